@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * conf.h - read INI files strictly.
+ *
+ * inih does the parsing (ini_parse_stream); our reader counts lines and
+ * refuses those longer than inih's buffer (Debian's cuts them at 200 bytes
+ * without an error). The caller declares what may stand there; an unknown
+ * section or key, a key twice, a line too long, a NUL byte or a bad value is
+ * RV_EINVAL "FILE:LINE: ..." with the nearest known name. */
+#ifndef RV_PLAN_CONF_H
+#define RV_PLAN_CONF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "plan/error.h"
+
+enum conf_type {
+    CONF_STRING,   /* char *          malloc'ed copy */
+    CONF_BOOL,     /* bool            on|off */
+    CONF_INT,      /* int64_t         within [min, max] */
+    CONF_DOUBLE,   /* double          within [min, max], finite */
+    CONF_DURATION, /* int64_t ms      unit needed */
+    CONF_SIZE,     /* int64_t bytes */
+    CONF_CHOICE,   /* int             index into choices */
+};
+
+struct conf_key {
+    const char *section; /* "model"; "gpu *" matches "[gpu TYPE]" */
+    const char *key;     /* "*" takes any name ([env]) */
+    enum conf_type type;
+    size_t offset;       /* of the value inside the target struct */
+    double min, max;     /* CONF_INT and CONF_DOUBLE */
+    const char *choices; /* CONF_CHOICE: "auto,cpu,cuda" */
+};
+
+/* conf_sink_f - called for keys of sections with an argument ("[gpu a100]",
+ * "[reward x]") and for "*" keys, instead of writing into the target.
+ *   arg   the caller's; section_arg "a100" or "" */
+typedef int (*conf_sink_f) (void *arg, const char *section,
+                            const char *section_arg, const char *key,
+                            const char *value, struct rv_error *err);
+
+/* conf_read - read [path] into [target] by [keys]. The target holds defaults
+ * beforehand and may be half written on failure (strings stay owned).
+ * RV_ENOTFOUND when the file is not there, RV_EIO when unreadable. */
+int conf_read (const char *path, const struct conf_key *keys, size_t n,
+               void *target, conf_sink_f sink, void *sink_arg,
+               struct rv_error *err);
+
+/* conf_read_fd - the same from an open descriptor (borrowed, read to its end);
+ * [name] stands in messages. The plugin opens and checks its file itself. */
+int conf_read_fd (int fd, const char *name, const struct conf_key *keys,
+                  size_t n, void *target, conf_sink_f sink, void *sink_arg,
+                  struct rv_error *err);
+
+/* conf_set - one "section.key=value" override, checked like a line of a file.
+ * Messages begin with the override instead of FILE:LINE. */
+int conf_set (const char *assignment, const struct conf_key *keys, size_t n,
+              void *target, conf_sink_f sink, void *sink_arg,
+              struct rv_error *err);
+
+/* conf_free_strings - free every CONF_STRING of [target] and set it NULL. */
+void conf_free_strings (const struct conf_key *keys, size_t n, void *target);
+
+#endif

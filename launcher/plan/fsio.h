@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * fsio.h - whole files: read them, replace them atomically, make folders. */
+#ifndef RV_PLAN_FSIO_H
+#define RV_PLAN_FSIO_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "plan/error.h"
+
+/* fsio_read - the whole file into a malloc'ed buffer with a NUL after it.
+ *   max       larger files are RV_EFORMAT
+ *   ret_len   may be NULL
+ * RV_ENOTFOUND or RV_EIO with strerror otherwise. */
+int fsio_read (const char *path, size_t max, char **ret_buf, size_t *ret_len,
+               struct rv_error *err);
+
+/* fsio_write - replace [path]: temporary file beside it, write, fsync,
+ * rename, fsync of the folder. On failure [path] is as it was and no
+ * temporary file stays. */
+int fsio_write (const char *path, const void *buf, size_t len, mode_t mode,
+                struct rv_error *err);
+
+/* fsio_mkdir_p - make a folder and its parents, each with [mode]. An existing
+ * folder is fine. */
+int fsio_mkdir_p (const char *path, mode_t mode, struct rv_error *err);
+
+/* fsio_join - "a/b" in a malloc'ed string; NULL when out of memory. */
+char *fsio_join (const char *dir, const char *name);
+
+/* fsio_remove_tree - remove a folder and all in it, following no link. A
+ * missing folder is fine. */
+int fsio_remove_tree (const char *path, struct rv_error *err);
+
+#endif

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * hostlist.h - expand Slurm's node lists without Slurm.
+ *
+ * "n[1-3,05],gpu-a1,x[1-2]y[3-4]" style: any number of brackets, zero padding,
+ * commas between hosts. Order is kept; duplicates stay. */
+#ifndef RV_PLAN_HOSTLIST_H
+#define RV_PLAN_HOSTLIST_H
+
+#include <stddef.h>
+
+#include "plan/error.h"
+
+#define HOSTLIST_MAX 65536 /* hosts; more is RV_EINVAL */
+
+struct hostlist {
+    char **host;
+    size_t n;
+};
+
+/* hostlist_parse - expand [text] into *list (init'ed here).
+ * Malformed text is RV_EINVAL naming the position; *list is then empty. */
+int hostlist_parse (const char *text, struct hostlist *list,
+                    struct rv_error *err);
+void hostlist_fini (struct hostlist *list); /* NULL and empty are fine */
+
+#endif

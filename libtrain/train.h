@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * train.h - libtrain: everything a program needs to train inside a job. */
+#ifndef TRAIN_H
+#define TRAIN_H
+
+#include <train/status.h>
+#include <train/tensor.h>
+#include <train/group.h>
+#include <train/decoder.h>
+
+#endif

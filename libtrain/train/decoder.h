@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * train/decoder.h - a Llama-shaped decoder with hand-written backward.
+ *
+ * Shape of a block: x + attn (rmsnorm (x)), x + swiglu (rmsnorm (x)); rotary
+ * position embedding (half-split, as Hugging Face's Llama does it), causal
+ * grouped-query attention, no biases, tied or untied head. (Touvron et al.
+ * 2023, arXiv:2302.13971; Su et al. 2021, arXiv:2104.09864; Ainslie et al.
+ * 2023, arXiv:2305.13245; Shazeer 2020, arXiv:2002.05202.)
+ *
+ * All parameters lie in one arena, all gradients in another of the same
+ * layout, activations in a third that is sized at the first step; nothing is
+ * allocated in later steps of the same shape. One thread uses a decoder. */
+#ifndef TRAIN_DECODER_H
+#define TRAIN_DECODER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <train/status.h>
+#include <train/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct train_decoder train_decoder_t;
+
+typedef struct train_decoder_config {
+    size_t size;         /* sizeof (train_decoder_config_t) */
+    int layers;          /* >= 1 */
+    int dim;             /* hidden size; heads must divide it, dim/heads even */
+    int heads;           /* query heads */
+    int kv_heads;        /* key and value heads; divides heads */
+    int ffn;             /* width of the feed-forward */
+    int vocab;           /* tokens; 256 = bytes */
+    bool tie;            /* head shares the embedding */
+    double rope_theta;   /* 10000 in Llama 2 */
+    double norm_eps;     /* 1e-5 */
+    train_dtype_t dtype; /* TRAIN_F32 or TRAIN_F64: of everything */
+} train_decoder_config_t;
+
+/* train_decoder_create - allocate parameters and gradients (both zero).
+ * TRAIN_EINVAL names the field that is wrong. */
+train_status_t train_decoder_create (const train_decoder_config_t *config,
+                                     train_decoder_t **ret_decoder,
+                                     train_error_t *err);
+void train_decoder_destroy (train_decoder_t *decoder); /* NULL is fine */
+
+/* train_decoder_init - draw the weights: N(0, 0.02), output projections of
+ * each block scaled by 1/sqrt(2 layers), norms 1. Counter-based: the same for
+ * any world size and dtype (f32 is the rounded f64). */
+void train_decoder_init (train_decoder_t *decoder, uint64_t seed);
+
+/* One parameter. Names are Hugging Face's ("model.layers.0.self_attn.
+ * q_proj.weight"); shapes are row-major (out, in). */
+typedef struct train_param {
+    const char *name; /* lives with the decoder */
+    int ndim;
+    int64_t shape[2];
+    size_t offset; /* elements from the start of the arena */
+    size_t count;  /* elements */
+    bool decay;    /* weight decay applies (matrices; not norms) */
+} train_param_t;
+
+size_t train_decoder_n_params (const train_decoder_t *decoder);
+const train_param_t *train_decoder_param (const train_decoder_t *decoder,
+                                          size_t index);
+size_t train_decoder_numel (const train_decoder_t *decoder); /* of the arena */
+const train_decoder_config_t *train_decoder_config (
+    const train_decoder_t *decoder);
+/* The arenas, as 1-D views that live with the decoder. */
+DLTensor *train_decoder_weights (train_decoder_t *decoder);
+DLTensor *train_decoder_grads (train_decoder_t *decoder);
+
+/* train_decoder_forward - logits of a batch.
+ *   logits   (B,T,V) dtype, written; NULL = not wanted
+ *   tokens   (B,T) each in 0..vocab-1, else TRAIN_EINVAL with its place
+ *   targets  (B,T) the next token; -1 = not counted; NULL = no loss
+ *   ret_loss_sum, ret_n   sum over counted tokens of -log p (nats) in f64, and
+ *            how many; NULL with targets NULL */
+train_status_t train_decoder_forward (train_decoder_t *decoder, void *logits,
+                                      const int32_t *tokens,
+                                      const int32_t *targets, int B, int T,
+                                      double *ret_loss_sum, int64_t *ret_n,
+                                      train_error_t *err);
+
+/* train_decoder_step - forward and backward of one micro-batch.
+ *   scale   dL/d(loss_sum): 1/(tokens of the global batch) for a mean
+ * Gradients are ADDED to the gradient arena: zero it once a step. Other
+ * arguments as train_decoder_forward; targets are needed. */
+train_status_t train_decoder_step (train_decoder_t *decoder,
+                                   const int32_t *tokens,
+                                   const int32_t *targets, int B, int T,
+                                   double scale, double *ret_loss_sum,
+                                   int64_t *ret_n, train_error_t *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
