@@ -1,0 +1,42 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# style.sh - what a reviewer should not have to look for: formatting, shell
+# errors, banned functions, first lines. Last line: N passed, N failed, N skipped.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+passed=0 failed=0
+
+result ()
+{
+    if [ -z "$2" ]; then
+        passed=$((passed + 1))
+        echo "ok - $1"
+    else
+        failed=$((failed + 1))
+        printf 'not ok - %s\n%s\n' "$1" "$(echo "$2" | head -n 20)"
+    fi
+}
+
+mapfile -t c_files < <(find spank launcher libtrain kernels tests -name '*.[ch]' -o -name '*.cu' -o -name '*.inc' | sort)
+mapfile -t sh_files < <({ grep -rlE '^#!/bin/(ba)?sh' etc tests .ci 2>/dev/null; find tests -name '*.bash'; } | grep -vE '^etc/build-aux/(config|install|ltmain|missing|depcomp|compile|test-driver|tap-driver|ar-lib)' | sort -u)
+
+# Pinned: another clang-format formats otherwise.
+version=$(clang-format --version 2>/dev/null | sed -nE 's/.*version ([0-9]+)\..*/\1/p')
+if [ "$version" = 14 ]; then
+    result "clang-format 14" "$(clang-format --style=file:etc/clang-format --dry-run --Werror "${c_files[@]}" 2>&1 | grep -E 'error:' | sed 's/: error: .*//' )"
+else
+    result "clang-format 14" "clang-format is '${version:-missing}', not 14 (Debian 12: clang-format)"
+fi
+if command -v shellcheck >/dev/null; then
+    result "shellcheck" "$(shellcheck -S warning -x "${sh_files[@]}" 2>&1)"
+else
+    result "shellcheck" "shellcheck is missing"
+fi
+result "banned functions" "$(grep -nE '\b(strcpy|strcat|sprintf|vsprintf|gets|atoi|atol|atof|strtok|system|popen|tmpnam|mktemp|alloca) \(' "${c_files[@]}")"
+result "SPDX first" "$(for f in "${c_files[@]}" "${sh_files[@]}"; do head -n 2 "$f" | grep -q 'SPDX-License-Identifier: Apache-2.0' || echo "$f"; done)"
+result "no tabs, no trailing space in C" "$(grep -nP '\t|[ ]+$' "${c_files[@]}")"
+result "no file past 600 lines" "$(wc -l "${c_files[@]}" | awk '$2 != "total" && $1 > 600')"
+result "libplan is pure" "$(grep -nE '#include <(slurm/|pmix|cuda|mpi)' launcher/plan/*.[ch])"
+result "kernels know no libtrain" "$(grep -nE '#include [<\"](train|libtrain)' kernels/*.[ch] 2>/dev/null)"
+echo "$passed passed, $failed failed, 0 skipped"
+[ $failed = 0 ]
