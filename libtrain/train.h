@@ -8,5 +8,7 @@
 #include <train/group.h>
 #include <train/safetensors.h>
 #include <train/decoder.h>
+#include <train/schedule.h>
+#include <train/data.h>
 
 #endif

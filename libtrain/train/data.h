@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * train/data.h - byte-level training samples from text files.
+ *
+ * The files are one stream: their bytes in the order of the patterns, names
+ * sorted bytewise within a pattern. Links are followed and a file that is
+ * reached twice (by link, by a second pattern) is read once, under the first
+ * name. A token is a byte (0..255). The stream is cut into n samples of seq
+ * tokens that do not overlap, each with its successor as target:
+ * n = (bytes - 1) / seq; the rest of the stream is left out.
+ *
+ * What stands at position p of the endless sequence of samples is a pure
+ * function of (files, seq, seed, shuffle, p): epoch p / n, and within it a
+ * permutation keyed by (seed, epoch). So a global batch of B rows at step s is
+ * the positions s*B .. s*B+B-1 however ranks and micro-batches share them, and
+ * a resumed run needs its position alone. The permutation is a Feistel network
+ * with Philox as round function and cycle walking (Black and Rogaway 2002,
+ * "Ciphers with arbitrary finite domains"): no table, any n.
+ *
+ * A handle is read-only once open: any thread. */
+#ifndef TRAIN_DATA_H
+#define TRAIN_DATA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <train/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct train_data train_data_t;
+
+typedef struct train_data_options {
+    size_t size;       /* sizeof (train_data_options_t) */
+    const char *files; /* paths and glob(7) patterns, separated by commas;
+                              blanks around each are dropped */
+    int seq;           /* tokens of a sample, >= 1 */
+    bool shuffle;      /* false: every epoch in the order of the stream */
+    uint64_t seed;
+} train_data_options_t;
+
+/* train_data_open - read all files into memory (they may change afterwards).
+ * TRAIN_ENOTFOUND: a path does not exist or a pattern matches nothing;
+ * TRAIN_EINVAL: an option is wrong, a path names something that is no regular
+ * file (what a pattern matches beside files is passed over), or the stream is
+ * shorter than seq + 1 bytes; TRAIN_EIO; TRAIN_ENOMEM. */
+train_status_t train_data_open (const train_data_options_t *opts,
+                                train_data_t **ret_data, train_error_t *err);
+void train_data_close (train_data_t *data); /* NULL is fine */
+
+size_t train_data_n_files (const train_data_t *data);
+/* Name of a file as first met; lives with [data]. */
+const char *train_data_file (const train_data_t *data, size_t index);
+int64_t train_data_bytes (const train_data_t *data);     /* of all files */
+int64_t train_data_n_samples (const train_data_t *data); /* of an epoch */
+int train_data_seq (const train_data_t *data);
+/* XXH3 (64 bits) of the stream: the same on every rank, and when resumed. */
+uint64_t train_data_hash (const train_data_t *data);
+
+/* train_data_index - which sample of the stream stands at [position] >= 0. */
+int64_t train_data_index (const train_data_t *data, int64_t position);
+
+/* train_data_get - the sample at [position] >= 0.
+ *   tokens    (seq) written
+ *   targets   (seq) written: the token that follows each */
+void train_data_get (const train_data_t *data, int64_t position,
+                     int32_t *tokens, int32_t *targets);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
