@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * cmd.c - the table of commands, and how commands report a failure */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+#include "cmd.h"
+
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sandbox/sandbox.h"
+
+/* One line a command, in the order of `rv --help`. */
+static const struct cmd *const table[] = {
+    &cmd_sandbox,
+};
+#define N_TABLE (sizeof (table) / sizeof (table[0]))
+
+const struct cmd *cmd_find (const char *name)
+{
+    for (size_t i = 0; i < N_TABLE; i++)
+        if (!strcmp (table[i]->name, name))
+            return table[i];
+    return NULL;
+}
+
+/* Levenshtein's distance; names are short, longer ones count as far away. */
+static size_t distance (const char *a, const char *b)
+{
+    enum { MAX = 32 };
+    size_t row[MAX + 1], la = strlen (a), lb = strlen (b);
+
+    if (la > MAX || lb > MAX)
+        return MAX;
+    for (size_t j = 0; j <= lb; j++)
+        row[j] = j;
+    for (size_t i = 1; i <= la; i++) {
+        size_t diagonal = row[0];
+
+        row[0] = i;
+        for (size_t j = 1; j <= lb; j++) {
+            size_t best = diagonal + (a[i - 1] != b[j - 1]);
+
+            diagonal = row[j];
+            if (row[j] + 1 < best)
+                best = row[j] + 1;
+            if (row[j - 1] + 1 < best)
+                best = row[j - 1] + 1;
+            row[j] = best;
+        }
+    }
+    return row[lb];
+}
+
+const struct cmd *cmd_nearest (const char *name)
+{
+    const struct cmd *nearest = NULL;
+    size_t best = 3, len = strlen (name);
+
+    for (size_t i = 0; i < N_TABLE; i++) {
+        size_t d = distance (name, table[i]->name);
+
+        /* "ps" is two edits away from every word of two letters */
+        if (d < best && d < len) {
+            best = d;
+            nearest = table[i];
+        }
+    }
+    return nearest;
+}
+
+void cmd_list (FILE *f)
+{
+    for (size_t i = 0; i < N_TABLE; i++)
+        fprintf (f, "  %-10s %s\n", table[i]->name, table[i]->summary);
+}
+
+void cmd_names (char *buf, size_t size)
+{
+    size_t used = 0;
+
+    buf[0] = '\0';
+    for (size_t i = 0; i < N_TABLE && used < size; i++)
+        used += (size_t)snprintf (buf + used, size - used, "%s%s",
+                                  i ? ", " : "", table[i]->name);
+}
+
+int cmd_help (const struct cmd_ctx *ctx)
+{
+    fputs (ctx->cmd->usage, stdout);
+    return CMD_OK;
+}
+
+static int vfail (const struct cmd_ctx *ctx, int status, const char *hint,
+                  const char *fmt, va_list ap)
+{
+    struct rv_error err;
+    json_t *json;
+
+    error_vformat (err.text, sizeof (err.text), fmt, ap);
+    if (!ctx->json) {
+        fprintf (stderr, "rv: %s%s%s\n", err.text, hint ? "; " : "",
+                 hint ? hint : "");
+        return status;
+    }
+    json = json_pack ("{s:s, s:i, s:s, s:s?}", "schema", "rv.error/1", "status",
+                      status, "message", err.text, "hint", hint);
+    if (!json || json_dumpf (json, stdout, JSON_COMPACT) < 0)
+        fprintf (stderr, "rv: %s\n", err.text); /* not UTF-8, or no memory */
+    else
+        putchar ('\n');
+    json_decref (json);
+    return status;
+}
+
+int cmd_fail (const struct cmd_ctx *ctx, int status, const char *hint,
+              const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start (ap, fmt);
+    status = vfail (ctx, status, hint, fmt, ap);
+    va_end (ap);
+    return status;
+}
+
+int cmd_usage_error (const struct cmd_ctx *ctx, const char *fmt, ...)
+{
+    char hint[64];
+    va_list ap;
+    int status;
+
+    snprintf (hint, sizeof (hint), "see 'rv%s%s --help'", ctx->cmd ? " " : "",
+              ctx->cmd ? ctx->cmd->name : "");
+    va_start (ap, fmt);
+    status = vfail (ctx, CMD_USAGE, hint, fmt, ap);
+    va_end (ap);
+    return status;
+}

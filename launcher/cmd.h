@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * cmd.h - the table of rv's commands and what all of them share.
+ *
+ * A command is one file launcher/cmd_NAME.c (or a folder) with one function
+ * and one line in the table of cmd.c. It parses its own options, `--help`
+ * (cmd_help) and `--json` among them; main.c takes the global ones that stand
+ * before the command. Commands run in one thread and may keep memory until the
+ * process ends. */
+#ifndef RV_CMD_H
+#define RV_CMD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include "plan/error.h"
+
+/* Exit statuses of rv; `run -f` and `attach` add the command's own. */
+enum cmd_exit {
+    CMD_OK = 0,
+    CMD_FAILED = 1,
+    CMD_USAGE = 2,
+    CMD_NO_CONTROLLER = 3, /* none, or it does not answer */
+    CMD_NO_JOB = 4,        /* no such job, or ambiguous */
+    CMD_UNMET = 5,         /* cannot be met as asked */
+    CMD_NEVER_STARTED = 125,
+};
+
+struct cmd;
+
+struct cmd_ctx {
+    const struct cmd *cmd; /* the command that runs, NULL before it is known */
+    bool json;             /* `--json` was seen: stdout is for JSON alone */
+};
+
+struct cmd {
+    const char *name;    /* "sandbox" */
+    const char *summary; /* half a line for the list of `rv --help` */
+    const char *usage;   /* lines of `rv NAME --help`, ending in a newline */
+    bool json;           /* takes --json */
+
+    /* run (required) - do it. argv[0] is the command's name; argv ends in
+     * NULL. Returns an exit status; what went wrong has been printed. */
+    int (*run) (struct cmd_ctx *ctx, int argc, char **argv);
+};
+
+/* cmd_find - the command of that exact name, or NULL. */
+const struct cmd *cmd_find (const char *name);
+
+/* cmd_nearest - the command whose name is closest to [name], or NULL when
+ * none is near enough to be a slip of the fingers. */
+const struct cmd *cmd_nearest (const char *name);
+
+/* cmd_list - write the table, one command a line, to [f]. */
+void cmd_list (FILE *f);
+
+/* cmd_names - "sandbox, run, ps" into [buf]; cut where it ends. */
+void cmd_names (char *buf, size_t size);
+
+/* cmd_help - write usage of ctx->cmd to stdout. Returns CMD_OK. */
+int cmd_help (const struct cmd_ctx *ctx);
+
+/* cmd_fail - report one failure, once: "rv: MESSAGE; HINT" on stderr, or with
+ * ctx->json an rv.error/1 object on stdout.
+ *   status   an exit status, returned
+ *   hint     what would work; NULL for none
+ *   fmt      "cannot <verb> <object>: <why>" */
+int cmd_fail (const struct cmd_ctx *ctx, int status, const char *hint,
+              const char *fmt, ...) __attribute__ ((format (printf, 4, 5)));
+
+/* cmd_usage_error - cmd_fail with CMD_USAGE and the hint "see 'rv NAME
+ * --help'". */
+int cmd_usage_error (const struct cmd_ctx *ctx, const char *fmt, ...)
+    __attribute__ ((format (printf, 2, 3)));
+
+#endif

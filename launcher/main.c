@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * main.c - rv: take the global options, find the command, run it */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cmd.h"
+#include "sandbox/sandbox.h"
+#include "version.h"
+
+static const char head[] =
+    "Usage: rv [--sandbox[=DIR]] [--json] COMMAND [ARG...]\n"
+    "       rv --help | --version\n"
+    "GPU jobs on Slurm.\n"
+    "\n"
+    "Commands:\n";
+static const char tail[] =
+    "\n"
+    "Global options, before the command:\n"
+    "  --sandbox[=DIR]  use the private Slurm that 'rv sandbox up' started\n"
+    "  --json           one JSON object on stdout, where a command has it\n"
+    "  --help           this text; 'rv COMMAND --help' tells more\n"
+    "  --version        version, and what it was built for\n";
+
+static int help (FILE *f)
+{
+    fputs (head, f);
+    cmd_list (f);
+    fputs (tail, f);
+    return CMD_OK;
+}
+
+static int unknown_command (const struct cmd_ctx *ctx, const char *name)
+{
+    const struct cmd *near = cmd_nearest (name);
+    char names[256], hint[320];
+
+    cmd_names (names, sizeof (names));
+    snprintf (hint, sizeof (hint), "%s%s%sthis version has: %s",
+              near ? "did you mean '" : "", near ? near->name : "",
+              near ? "'? " : "", names);
+    return cmd_fail (ctx, CMD_USAGE, hint, "there is no command '%s'", name);
+}
+
+static int run_command (struct cmd_ctx *ctx, int argc, char **argv)
+{
+    int status;
+
+    ctx->cmd = cmd_find (argv[0]);
+    if (!ctx->cmd)
+        return unknown_command (ctx, argv[0]);
+    if (ctx->json && !ctx->cmd->json) {
+        ctx->json = false;
+        return cmd_usage_error (ctx, "'%s' has no --json", argv[0]);
+    }
+    status = ctx->cmd->run (ctx, argc, argv);
+    /* A full disk behind stdout must not look like success. */
+    if (fflush (stdout) || ferror (stdout)) {
+        fprintf (stderr, "rv: cannot write to stdout: %s\n", strerror (errno));
+        return status ? status : CMD_FAILED;
+    }
+    return status;
+}
+
+/* Is [arg] the option [name], alone or with a value behind '='? */
+static bool option (const char *arg, const char *name, const char **ret_value)
+{
+    size_t len = strlen (name);
+
+    if (strncmp (arg, name, len) || (arg[len] && arg[len] != '='))
+        return false;
+    *ret_value = arg[len] ? arg + len + 1 : NULL;
+    return true;
+}
+
+int main (int argc, char **argv)
+{
+    struct cmd_ctx ctx = {0};
+    struct rv_error err = {0};
+    bool sandbox = false;
+    const char *dir = NULL, *value;
+    int i;
+
+    for (i = 1; i < argc && argv[i][0] == '-'; i++) {
+        if (option (argv[i], "--sandbox", &value)) {
+            sandbox = true;
+            dir = value;
+            if (value && !*value)
+                return cmd_usage_error (&ctx, "--sandbox= needs a folder");
+        } else if (!strcmp (argv[i], "--json")) {
+            ctx.json = true;
+        } else if (!strcmp (argv[i], "--help") || !strcmp (argv[i], "-h")) {
+            return help (stdout);
+        } else if (!strcmp (argv[i], "--version")) {
+            return puts (RV_VERSION_LINE ("rv")) < 0;
+        } else {
+            return cmd_usage_error (&ctx, "unknown option '%s'", argv[i]);
+        }
+    }
+    if (i == argc) {
+        help (stderr);
+        return CMD_USAGE;
+    }
+    if (sandbox && sandbox_use (dir, &err))
+        return cmd_fail (&ctx, CMD_NO_CONTROLLER,
+                         "start it with 'rv sandbox up'",
+                         "cannot use the sandbox: %s", err.text);
+    return run_command (&ctx, argc - i, argv + i);
+}
