@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * ctx.h - what each process that loads the plugin does.
+ *
+ * plugin.c holds the hooks and chooses by context; one file serves a context.
+ * Every function here returns 0: a value below zero drains nodes in
+ * slurmstepd and is ignored in a client whose plugstack line says optional.
+ * A client refuses by one line and exit (1), a task by one line and
+ * _exit (1). */
+#ifndef RV_SPANK_CTX_H
+#define RV_SPANK_CTX_H
+
+#include <slurm/spank.h>
+
+/* srun, sbatch, salloc; as the user, before the job exists */
+int client_init (spank_t sp, int argc, char **argv);
+
+/* slurmstepd, one process a step: as root */
+int stepd_init (spank_t sp, int argc, char **argv);
+/* in the forked child of each task, as the user, just before execve */
+int stepd_task_init (spank_t sp);
+
+#endif
