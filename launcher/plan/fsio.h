@@ -17,19 +17,22 @@ int fsio_read (const char *path, size_t max, char **ret_buf, size_t *ret_len,
 
 /* fsio_write - replace [path]: temporary file beside it, write, fsync,
  * rename, fsync of the folder. On failure [path] is as it was and no
- * temporary file stays. */
+ * temporary file stays. A link at [path] is replaced, not followed.
+ *   mode   of the new file, less the umask
+ * RV_ENOTFOUND when the folder is missing, RV_EIO otherwise. */
 int fsio_write (const char *path, const void *buf, size_t len, mode_t mode,
                 struct rv_error *err);
 
-/* fsio_mkdir_p - make a folder and its parents, each with [mode]. An existing
- * folder is fine. */
+/* fsio_mkdir_p - make a folder and its parents, each with [mode] less the
+ * umask. An existing folder is fine and keeps its mode. */
 int fsio_mkdir_p (const char *path, mode_t mode, struct rv_error *err);
 
 /* fsio_join - "a/b" in a malloc'ed string; NULL when out of memory. */
 char *fsio_join (const char *dir, const char *name);
 
 /* fsio_remove_tree - remove a folder and all in it, following no link. A
- * missing folder is fine. */
+ * missing folder is fine. A file or a link at [path] itself is RV_EINVAL, more
+ * than 200 levels RV_EIO. */
 int fsio_remove_tree (const char *path, struct rv_error *err);
 
 #endif
