@@ -18,7 +18,10 @@ struct hostlist {
 };
 
 /* hostlist_parse - expand [text] into *list (init'ed here).
- * Malformed text is RV_EINVAL naming the position; *list is then empty. */
+ * Malformed text (an empty host, a range that runs backwards, a name over 255
+ * bytes or with other than letters, digits, '.', '-' and '_') is RV_EINVAL
+ * naming the position; *list is then empty. Several brackets expand as
+ * slurm_hostlist_create does: the last one turns fastest. */
 int hostlist_parse (const char *text, struct hostlist *list,
                     struct rv_error *err);
 void hostlist_fini (struct hostlist *list); /* NULL and empty are fine */

@@ -15,7 +15,8 @@ struct taskmap {
 };
 
 /* taskmap_parse - expand SLURM_STEP_TASKS_PER_NODE or SLURM_TASKS_PER_NODE.
- * Malformed text, zero repeat or more than 65536 nodes: RV_EINVAL. */
+ * Malformed text, zero repeat, more than 65536 nodes or UINT32_MAX tasks:
+ * RV_EINVAL and *map is empty. A node with 0 tasks is fine. */
 int taskmap_parse (const char *text, struct taskmap *map, struct rv_error *err);
 void taskmap_fini (struct taskmap *map);
 
