@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * kernels.h - every numeric kernel of libtrain, and what it promises.
+ *
+ * Names: kern_<op>_<fwd|bwd>_<dtype>_<host|cuda>; arguments: outputs, inputs,
+ * shapes, scalars, stream (NULL on the host). Kernels know no other header of
+ * the project, allocate nothing, keep no state and check nothing: shapes are
+ * positive, pointers are valid, arrays are compact and row-major and do not
+ * overlap unless a comment says so. Host kernels return when the work is done,
+ * and one call gives the same bits every time on the same machine and build
+ * with the same number of BLAS threads.
+ *
+ * Gradients of weights are ADDED ("+="), those of activations are written
+ * ("=") unless marked; [dw] and the like are sums over all rows.
+ *
+ * Legend: N rows (= B T), B batch, T positions, C model width, F feed-forward
+ * width, V vocabulary, H query heads, G key-value heads (G divides H), D width
+ * of a head (even). f32 and f64 kernels are one text compiled twice. */
+#ifndef KERNELS_H
+#define KERNELS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* rmsnorm_fwd - y = x * rstd * w, rstd = 1/sqrt(mean(x^2) + eps) of each row.
+ *   y      (N,C) written
+ *   rstd   (N)   written, read again by rmsnorm_bwd
+ *   x      (N,C)
+ *   w      (C)
+ *   eps    > 0, e.g. 1e-5
+ * Source: Zhang and Sennrich 2019, arXiv:1910.07467. */
+void kern_rmsnorm_fwd_f32_host (float *y, float *rstd, const float *x,
+                                const float *w, size_t N, size_t C, double eps,
+                                void *stream);
+void kern_rmsnorm_fwd_f64_host (double *y, double *rstd, const double *x,
+                                const double *w, size_t N, size_t C, double eps,
+                                void *stream);
+
+/* rmsnorm_bwd
+ *   dx     (N,C) ADDED to: it is the gradient of the residual stream
+ *   dw     (C)   added to
+ *   dy     (N,C)
+ *   x, w, rstd   as in rmsnorm_fwd */
+void kern_rmsnorm_bwd_f32_host (float *dx, float *dw, const float *dy,
+                                const float *x, const float *w,
+                                const float *rstd, size_t N, size_t C,
+                                void *stream);
+void kern_rmsnorm_bwd_f64_host (double *dx, double *dw, const double *dy,
+                                const double *x, const double *w,
+                                const double *rstd, size_t N, size_t C,
+                                void *stream);
+
+/* rope_fwd - rotate each pair (j, j + D/2) of a head by its position's angle.
+ *   x          (B,T,row) in place: the first [heads] x D of each row turn
+ *   cosine, sine (T,D/2) of position * theta^(-2j/D)
+ *   row        elements between rows, >= heads * D
+ * Half-split pairs, as Hugging Face's Llama weights want them.
+ * Source: Su et al. 2021, arXiv:2104.09864. */
+void kern_rope_fwd_f32_host (float *x, const float *cosine, const float *sine,
+                             size_t B, size_t T, size_t heads, size_t D,
+                             size_t row, void *stream);
+void kern_rope_fwd_f64_host (double *x, const double *cosine,
+                             const double *sine, size_t B, size_t T,
+                             size_t heads, size_t D, size_t row, void *stream);
+
+/* rope_bwd - the turn back: a rotation's gradient. Arguments as rope_fwd. */
+void kern_rope_bwd_f32_host (float *dx, const float *cosine, const float *sine,
+                             size_t B, size_t T, size_t heads, size_t D,
+                             size_t row, void *stream);
+void kern_rope_bwd_f64_host (double *dx, const double *cosine,
+                             const double *sine, size_t B, size_t T,
+                             size_t heads, size_t D, size_t row, void *stream);
+
+/* swiglu_fwd - y = silu (gate) * up, silu (a) = a / (1 + exp (-a)).
+ *   y    (N,F)  written
+ *   gu   (N,2F) gate in columns 0..F-1, up in F..2F-1
+ * Source: Shazeer 2020, arXiv:2002.05202. */
+void kern_swiglu_fwd_f32_host (float *y, const float *gu, size_t N, size_t F,
+                               void *stream);
+void kern_swiglu_fwd_f64_host (double *y, const double *gu, size_t N, size_t F,
+                               void *stream);
+
+/* swiglu_bwd
+ *   dgu   (N,2F) written; may be [gu]
+ *   dy    (N,F)
+ *   gu    (N,2F) as in swiglu_fwd */
+void kern_swiglu_bwd_f32_host (float *dgu, const float *dy, const float *gu,
+                               size_t N, size_t F, void *stream);
+void kern_swiglu_bwd_f64_host (double *dgu, const double *dy, const double *gu,
+                               size_t N, size_t F, void *stream);
+
+/* embedding_fwd - y[n] = w[tokens[n]].
+ *   y        (N,C) written
+ *   w        (V,C)
+ *   tokens   (N) each in 0..V-1: the caller has checked */
+void kern_embedding_fwd_f32_host (float *y, const float *w,
+                                  const int32_t *tokens, size_t N, size_t C,
+                                  void *stream);
+void kern_embedding_fwd_f64_host (double *y, const double *w,
+                                  const int32_t *tokens, size_t N, size_t C,
+                                  void *stream);
+
+/* embedding_bwd - dw[tokens[n]] += dy[n], n in rising order. */
+void kern_embedding_bwd_f32_host (float *dw, const float *dy,
+                                  const int32_t *tokens, size_t N, size_t C,
+                                  void *stream);
+void kern_embedding_bwd_f64_host (double *dw, const double *dy,
+                                  const int32_t *tokens, size_t N, size_t C,
+                                  void *stream);
+
+/* attention_fwd - causal softmax attention; query head h reads key-value head
+ * h / (H/G).
+ *   y         (B,T,H,D) written
+ *   lse       (B,H,T) written: log of the row's sum of exp, for attention_bwd
+ *   qkv       (B,T,H+2G,D) queries, keys, values side by side in each row
+ *   scratch   kern_attention_scratch (T) elements, garbage before and after
+ *   scale     of the logits, 1/sqrt(D)
+ * No T x T matrix outlives the call.
+ * Source: Vaswani et al. 2017, arXiv:1706.03762; groups: Ainslie et al. 2023,
+ * arXiv:2305.13245; log-sum kept instead of probabilities: Dao et al. 2022,
+ * arXiv:2205.14135. */
+void kern_attention_fwd_f32_host (float *y, float *lse, const float *qkv,
+                                  float *scratch, size_t B, size_t T, size_t H,
+                                  size_t G, size_t D, double scale,
+                                  void *stream);
+void kern_attention_fwd_f64_host (double *y, double *lse, const double *qkv,
+                                  double *scratch, size_t B, size_t T, size_t H,
+                                  size_t G, size_t D, double scale,
+                                  void *stream);
+
+/* attention_bwd
+ *   dqkv   (B,T,H+2G,D) written
+ *   dy     (B,T,H,D)
+ *   y, lse, qkv, scratch   as in attention_fwd */
+void kern_attention_bwd_f32_host (float *dqkv, const float *dy, const float *y,
+                                  const float *lse, const float *qkv,
+                                  float *scratch, size_t B, size_t T, size_t H,
+                                  size_t G, size_t D, double scale,
+                                  void *stream);
+void kern_attention_bwd_f64_host (double *dqkv, const double *dy,
+                                  const double *y, const double *lse,
+                                  const double *qkv, double *scratch, size_t B,
+                                  size_t T, size_t H, size_t G, size_t D,
+                                  double scale, void *stream);
+
+/* kern_attention_scratch - elements of scratch for sequences of T. */
+size_t kern_attention_scratch (size_t T);
+
+/* residual_fwd - y = x + r.
+ *   y      (n) written; may be [x] or [r]
+ * (Its gradient is the identity: rmsnorm_bwd adds to the stream.) */
+void kern_residual_fwd_f32_host (float *y, const float *x, const float *r,
+                                 size_t n, void *stream);
+void kern_residual_fwd_f64_host (double *y, const double *x, const double *r,
+                                 size_t n, void *stream);
+
+/* matmul_fwd - y = x w^T.
+ *   y   (N,out) written
+ *   x   (N,in)
+ *   w   (out,in)
+ * Every dimension <= INT_MAX. Through CBLAS where configure found one. */
+void kern_matmul_fwd_f32_host (float *y, const float *x, const float *w,
+                               size_t N, size_t in, size_t out, void *stream);
+void kern_matmul_fwd_f64_host (double *y, const double *x, const double *w,
+                               size_t N, size_t in, size_t out, void *stream);
+
+/* matmul_bwd - dx = dy w, dw += dy^T x.
+ *   dx   (N,in)   written; NULL = not wanted
+ *   dw   (out,in) added to; NULL = not wanted
+ *   dy   (N,out) */
+void kern_matmul_bwd_f32_host (float *dx, float *dw, const float *dy,
+                               const float *x, const float *w, size_t N,
+                               size_t in, size_t out, void *stream);
+void kern_matmul_bwd_f64_host (double *dx, double *dw, const double *dy,
+                               const double *x, const double *w, size_t N,
+                               size_t in, size_t out, void *stream);
+
+/* cross_entropy_fwd - sum of -log softmax(logits)[target] over counted rows.
+ *   ret_sum   written, nats, summed in double in rising order of rows
+ *   ret_n     written: rows with a target >= 0
+ *   logits    (N,V) any finite size: the row's maximum is taken off first
+ *   targets   (N) in 0..V-1, or -1: the row does not count */
+void kern_cross_entropy_fwd_f32_host (double *ret_sum, int64_t *ret_n,
+                                      const float *logits,
+                                      const int32_t *targets, size_t N,
+                                      size_t V, void *stream);
+void kern_cross_entropy_fwd_f64_host (double *ret_sum, int64_t *ret_n,
+                                      const double *logits,
+                                      const int32_t *targets, size_t N,
+                                      size_t V, void *stream);
+
+/* cross_entropy_bwd - the same sum, and the gradient over the logits.
+ *   logits   (N,V) in: logits; out: scale * (softmax - one at the target),
+ *            0 in rows that do not count
+ *   scale    dL/d(sum), e.g. 1 / tokens of the global batch */
+void kern_cross_entropy_bwd_f32_host (float *logits, double *ret_sum,
+                                      int64_t *ret_n, const int32_t *targets,
+                                      size_t N, size_t V, double scale,
+                                      void *stream);
+void kern_cross_entropy_bwd_f64_host (double *logits, double *ret_sum,
+                                      int64_t *ret_n, const int32_t *targets,
+                                      size_t N, size_t V, double scale,
+                                      void *stream);
+
+/* adamw - one step of AdamW with decoupled decay, in PyTorch's form.
+ *   p, m, v        (n) weights and both moments, in place (zero before step 1)
+ *   g              (n) gradient
+ *   lr             this step's rate
+ *   beta1, beta2   0.9 and 0.95 or 0.999
+ *   eps            added to the root of the corrected second moment
+ *   weight_decay   p is first multiplied by 1 - lr * weight_decay
+ *   grad_scale     multiplies g: the clipping factor, else 1
+ *   step           of this update, from 1; bias correction in double
+ * Source: Loshchilov and Hutter 2019, arXiv:1711.05101. */
+void kern_adamw_f32_host (float *p, float *m, float *v, const float *g,
+                          size_t n, double lr, double beta1, double beta2,
+                          double eps, double weight_decay, double grad_scale,
+                          int64_t step, void *stream);
+void kern_adamw_f64_host (double *p, double *m, double *v, const double *g,
+                          size_t n, double lr, double beta1, double beta2,
+                          double eps, double weight_decay, double grad_scale,
+                          int64_t step, void *stream);
+
+/* sumsq - sum of squares in double, in a fixed order.
+ *   ret   written; Inf or NaN where x has such
+ *   x     (n) */
+void kern_sumsq_f32_host (double *ret, const float *x, size_t n, void *stream);
+void kern_sumsq_f64_host (double *ret, const double *x, size_t n, void *stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * decoder_layout.c - what a decoder's configuration makes: names, shapes, sizes
+ *
+ * Pure arithmetic over the configuration, so that a test or a planner can ask
+ * for sizes without a model. Order of the parameters is that of Hugging Face's
+ * state dict. */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "decoder_impl.h"
+#include "err.h"
+
+#include "kernels/kernels.h"
+
+#define MAX_NUMEL ((size_t)1 << 40) /* keeps every later product in size_t */
+
+static train_status_t positive (const char *name, int value, train_error_t *err)
+{
+    if (value >= 1)
+        return TRAIN_OK;
+    return err_set (err, TRAIN_EINVAL, "model %s is %d: must be at least 1",
+                    name, value);
+}
+
+static train_status_t check_heads (const train_decoder_config_t *c,
+                                   train_error_t *err)
+{
+    if (c->dim % c->heads != 0)
+        return err_set (err, TRAIN_EINVAL,
+                        "model heads is %d: must divide dim (%d)", c->heads,
+                        c->dim);
+    if (c->dim / c->heads % 2 != 0)
+        return err_set (err, TRAIN_EINVAL,
+                        "model dim / heads is %d: must be even, for rotary "
+                        "position embedding",
+                        c->dim / c->heads);
+    if (c->heads % c->kv_heads != 0)
+        return err_set (err, TRAIN_EINVAL,
+                        "model kv_heads is %d: must divide heads (%d)",
+                        c->kv_heads, c->heads);
+    return TRAIN_OK;
+}
+
+static train_status_t check_config (const train_decoder_config_t *c,
+                                    train_error_t *err)
+{
+    const struct {
+        const char *name;
+        int value;
+    } fields[] = {
+        {"layers", c->layers},     {"dim", c->dim}, {"heads", c->heads},
+        {"kv_heads", c->kv_heads}, {"ffn", c->ffn}, {"vocab", c->vocab},
+    };
+    train_status_t status;
+
+    if (c->size != sizeof (*c))
+        return err_set (err, TRAIN_EINVAL,
+                        "train_decoder_config_t is of %zu bytes, not %zu: set "
+                        "size to sizeof",
+                        c->size, sizeof (*c));
+    for (size_t i = 0; i < sizeof (fields) / sizeof (fields[0]); i++) {
+        status = positive (fields[i].name, fields[i].value, err);
+        if (status != TRAIN_OK)
+            return status;
+    }
+    status = check_heads (c, err);
+    if (status != TRAIN_OK)
+        return status;
+    if (!(c->rope_theta > 0) || !(c->rope_theta < 1e30))
+        return err_set (err, TRAIN_EINVAL,
+                        "model rope_theta is %g: must be positive and finite",
+                        c->rope_theta);
+    if (!(c->norm_eps > 0) || !(c->norm_eps < 1))
+        return err_set (err, TRAIN_EINVAL,
+                        "model norm_eps is %g: must be between 0 and 1",
+                        c->norm_eps);
+    if (c->dtype != TRAIN_F32 && c->dtype != TRAIN_F64)
+        return err_set (err, TRAIN_EINVAL,
+                        "model dtype is %s: must be F32 or F64",
+                        train_dtype_name (c->dtype));
+    return TRAIN_OK;
+}
+
+/* In double, which cannot overflow here: is the model of a size that every
+ * product below holds? */
+static train_status_t check_size (const struct decoder_dims *d,
+                                  train_error_t *err)
+{
+    double C = (double)d->C, block, total;
+
+    block = C * ((double)d->Q + C + 3.0 * (double)d->F + 2.0);
+    total = (double)d->L * block + C * (2.0 * (double)d->V + 1.0);
+    if (total > (double)MAX_NUMEL || d->Q > INT_MAX || d->F > INT_MAX / 2)
+        return err_set (err, TRAIN_EINVAL,
+                        "model of %.3g parameters is too large: at most %.3g",
+                        total, (double)MAX_NUMEL);
+    return TRAIN_OK;
+}
+
+/* Append a parameter; rows 0 makes a vector of [cols]. Returns its offset. */
+static size_t add (train_decoder_t *m, int layer, const char *name, size_t rows,
+                   size_t cols)
+{
+    train_param_t *p = &m->params[m->n_params];
+    char *full = m->names[m->n_params];
+
+    if (layer >= 0)
+        snprintf (full, DECODER_NAME_MAX, "model.layers.%d.%s.weight", layer,
+                  name);
+    else
+        snprintf (full, DECODER_NAME_MAX, "%s.weight", name);
+    p->name = full;
+    p->ndim = rows > 0 ? 2 : 1;
+    p->shape[0] = (int64_t)(rows > 0 ? rows : cols);
+    p->shape[1] = rows > 0 ? (int64_t)cols : 1;
+    p->offset = m->numel;
+    p->count = rows > 0 ? rows * cols : cols;
+    p->decay = rows > 0;
+    m->n_params++;
+    m->numel += p->count;
+    return p->offset;
+}
+
+static void add_block (train_decoder_t *m, int l)
+{
+    const struct decoder_dims *d = &m->dims;
+    struct decoder_block *b = &m->blocks[l];
+
+    b->qkv = add (m, l, "self_attn.q_proj", d->H * d->D, d->C);
+    add (m, l, "self_attn.k_proj", d->G * d->D, d->C);
+    add (m, l, "self_attn.v_proj", d->G * d->D, d->C);
+    b->out = add (m, l, "self_attn.o_proj", d->C, d->H * d->D);
+    b->gate_up = add (m, l, "mlp.gate_proj", d->F, d->C);
+    add (m, l, "mlp.up_proj", d->F, d->C);
+    b->down = add (m, l, "mlp.down_proj", d->C, d->F);
+    b->norm1 = add (m, l, "input_layernorm", 0, d->C);
+    b->norm2 = add (m, l, "post_attention_layernorm", 0, d->C);
+}
+
+train_status_t decoder_layout (train_decoder_t *m,
+                               const train_decoder_config_t *config,
+                               train_error_t *err)
+{
+    struct decoder_dims *d = &m->dims;
+    train_status_t status = check_config (config, err);
+    size_t most;
+
+    if (status != TRAIN_OK)
+        return status;
+    m->config = *config;
+    *d = (struct decoder_dims){
+        .L = (size_t)config->layers,
+        .C = (size_t)config->dim,
+        .F = (size_t)config->ffn,
+        .V = (size_t)config->vocab,
+        .H = (size_t)config->heads,
+        .G = (size_t)config->kv_heads,
+        .D = (size_t)(config->dim / config->heads),
+    };
+    d->Q = (d->H + 2 * d->G) * d->D;
+    status = check_size (d, err);
+    if (status != TRAIN_OK)
+        return status;
+    most = d->L * 9 + 3;
+    m->params = calloc (most, sizeof (*m->params));
+    m->names = calloc (most, sizeof (*m->names));
+    m->blocks = calloc (d->L, sizeof (*m->blocks));
+    if (!m->params || !m->names || !m->blocks)
+        return err_set (err, TRAIN_ENOMEM, "no memory for %zu parameter names",
+                        most);
+    m->embed = add (m, -1, "model.embed_tokens", d->V, d->C);
+    for (int l = 0; l < config->layers; l++)
+        add_block (m, l);
+    m->norm_f = add (m, -1, "model.norm", 0, d->C);
+    m->head = config->tie ? m->embed : add (m, -1, "lm_head", d->V, d->C);
+    return TRAIN_OK;
+}
+
+/* Reserve [count] elements; returns the byte offset. */
+static size_t take (struct decoder_acts *a, size_t esize, size_t count)
+{
+    size_t at = a->bytes;
+
+    a->bytes += (count * esize + DECODER_ALIGN - 1) & ~(DECODER_ALIGN - 1);
+    return at;
+}
+
+train_status_t decoder_acts_layout (const struct decoder_dims *d, int B, int T,
+                                    size_t esize, struct decoder_acts *ret,
+                                    train_error_t *err)
+{
+    struct decoder_acts a = {0};
+    size_t N, row;
+
+    if (B < 1 || T < 1)
+        return err_set (err, TRAIN_EINVAL,
+                        "batch of %d sequences of %d tokens: both must be at "
+                        "least 1",
+                        B, T);
+    N = (size_t)B * (size_t)T;
+    row = d->L * (4 * d->C + d->Q + d->H * d->D + d->H + 3 * d->F + 4)
+          + 5 * d->C + d->V + d->Q + 2 * d->H * d->D + 3 * d->F + d->D + 256;
+    if (N > INT_MAX || N > SIZE_MAX / 4 / esize / row)
+        return err_set (err, TRAIN_EINVAL,
+                        "batch of %d sequences of %d tokens is too large", B,
+                        T);
+    a.x = take (&a, esize, (d->L + 1) * N * d->C);
+    a.norm1 = take (&a, esize, d->L * N * d->C);
+    a.rstd1 = take (&a, esize, d->L * N);
+    a.qkv = take (&a, esize, d->L * N * d->Q);
+    a.att = take (&a, esize, d->L * N * d->H * d->D);
+    a.lse = take (&a, esize, d->L * N * d->H);
+    a.mid = take (&a, esize, d->L * N * d->C);
+    a.norm2 = take (&a, esize, d->L * N * d->C);
+    a.rstd2 = take (&a, esize, d->L * N);
+    a.gate_up = take (&a, esize, d->L * N * 2 * d->F);
+    a.act = take (&a, esize, d->L * N * d->F);
+    a.norm_f = take (&a, esize, N * d->C);
+    a.rstd_f = take (&a, esize, N);
+    a.logits = take (&a, esize, N * d->V);
+    a.cosine = take (&a, esize, (size_t)T * d->D / 2);
+    a.sine = take (&a, esize, (size_t)T * d->D / 2);
+    a.scratch = take (&a, esize, kern_attention_scratch ((size_t)T));
+    a.tmp = take (&a, esize, N * d->C);
+    a.dx = take (&a, esize, N * d->C);
+    a.dqkv = take (&a, esize, N * d->Q);
+    a.datt = take (&a, esize, N * d->H * d->D);
+    a.dgate_up = take (&a, esize, N * 2 * d->F);
+    a.dact = take (&a, esize, N * d->F);
+    *ret = a;
+    return TRAIN_OK;
+}
