@@ -12,7 +12,17 @@
  * SEC=max(480,T) and DEEPSPEED_TIMEOUT=ceil(T/60) if unset.
  * A value is stale, and replaced, when RV_STEP is set and names another step;
  * with RV_STEP unset a value of the user's stays (PyTorch, DeepSpeed and
- * NCCL documentation give the names). */
+ * NCCL documentation give the names).
+ *
+ * A second call in the same step (rv-exec after the plugin) keeps what stands.
+ * The exception is the pair MASTER_ADDR, MASTER_PORT: where the port is the
+ * formula's, the plugin wrote the pair for tasks without rv-exec, and a given
+ * address or port replaces it. An explicit timeout replaces RV_NCCL_TIMEOUT;
+ * the default of 600 is written only where neither RV_NCCL_TIMEOUT nor
+ * NCCL_TIMEOUT, which libtrain reads in its place, is set.
+ * OMP_NUM_THREADS has no mark of its own and so is never replaced: a caller
+ * whose value would be inherited by other steps (the batch step) passes
+ * cpus = 0. */
 #ifndef RV_PLAN_RANK_ENV_H
 #define RV_PLAN_RANK_ENV_H
 
@@ -24,7 +34,8 @@ struct rank_env_in {
     uint32_t rank, world_size;
     uint32_t local_rank, local_size; /* among the tasks of this node */
     uint32_t node_rank;
-    uint32_t cpus;           /* of the affinity mask; 0 = unknown */
+    uint32_t cpus;           /* of the affinity mask; 0 = unknown, and then
+                                OMP_NUM_THREADS is left alone */
     bool one_device;         /* one GPU visible: LOCAL_RANK is 0 */
     const char *master_addr; /* NULL = leave MASTER_ADDR alone */
     uint16_t master_port;    /* 0 = leave MASTER_PORT alone */
@@ -37,7 +48,8 @@ typedef const char *(*rank_env_get_f) (void *arg, const char *name);
 typedef int (*rank_env_set_f) (void *arg, const char *name, const char *value);
 
 /* rank_env - write the variables of one rank. Returns 0, or the first nonzero
- * value of [set]. */
+ * value of [set]. RV_STEP is written last, so a call that failed half-way can
+ * be repeated. */
 int rank_env (const struct rank_env_in *in, rank_env_get_f get,
               rank_env_set_f set, void *arg);
 
@@ -46,7 +58,8 @@ int rank_env (const struct rank_env_in *in, rank_env_get_f get,
 uint16_t rank_env_formula_port (uint32_t job_id, uint32_t step_id);
 
 /* rank_env_visible - how many devices a CUDA_VISIBLE_DEVICES value names;
- * -1 for NULL (unset), 0 for "", "NoDevFiles" or "-1". Opaque strings count. */
+ * -1 for NULL (unset), 0 for "", "NoDevFiles" or "-1". Opaque strings count;
+ * as for CUDA, an empty or negative entry ends the list. */
 int rank_env_visible (const char *cuda_visible_devices);
 
 #endif
