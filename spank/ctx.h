@@ -11,11 +11,19 @@
 
 #include <slurm/spank.h>
 
+#include "options.h"
+
 /* srun, sbatch, salloc; as the user, before the job exists */
 int client_init (spank_t sp, int argc, char **argv);
+int client_option (enum option option, const char *value);
+/* once for each component of a heterogeneous job */
+int client_post_opt (void);
+/* srun alone: the job and the step exist, no task runs yet */
+int client_user_init (spank_t sp);
 
 /* slurmstepd, one process a step: as root */
 int stepd_init (spank_t sp, int argc, char **argv);
+int stepd_option (enum option option, const char *value);
 /* in the forked child of each task, as the user, just before execve */
 int stepd_task_init (spank_t sp);
 

@@ -1,23 +1,305 @@
 /* SPDX-License-Identifier: Apache-2.0
  * ctx_client.c - srun, sbatch, salloc: options become Slurm's own request
  *
- * Runs as the user, before the job exists. */
+ * Runs as the user, before the job exists. The order of a client:
+ *   init       the command line is scanned and variables are set
+ *   options    of #SBATCH lines; then of the environment, which the client
+ *              reads now; then of the command line
+ *   post_opt   the variables are taken out
+ * An option whose callback comes after the environment was read, and that the
+ * scan missed, would give a job without GPUs: it is refused. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "args.h"
+#include "cli.h"
+#include "cluster.h"
 #include "ctx.h"
+#include "envedit.h"
+#include "plan/duration.h"
+#include "plan/fsio.h"
+#include "plan/request.h"
+#include "script.h"
+#include "wish.h"
+
+#define CMDLINE_MAX (64u << 20)
+#define SCRIPT_PEEK (64u << 10)
 
 static struct plugin_args args;
+static struct wish wish;
+static struct envedit edit;
+static char **words; /* of the command line; wish points into them */
+static int n_words, stop;
+static bool from_script; /* --rv-gpu came from a #SBATCH line */
+static char *told;       /* what the callback of --rv-gpu brought last */
+static int components;   /* of a heterogeneous job, seen so far */
+static bool ours;        /* our options or rv's own job: srun's step counts */
+
+__attribute__ ((format (printf, 1, 2), noreturn)) static void refuse (
+    const char *fmt, ...)
+{
+    char text[600];
+    va_list ap;
+
+    va_start (ap, fmt);
+    error_vformat (text, sizeof (text), fmt, ap);
+    va_end (ap);
+    fprintf (stderr, "rv: %s\n", text);
+    exit (1);
+}
+
+static const char *env (const char *name)
+{
+    return getenv (name);
+}
+
+/* which_client - 0 for others, such as scrontab. */
+static int which_client (void)
+{
+    const char *name = program_invocation_short_name;
+
+    if (spank_context () == S_CTX_LOCAL)
+        return CLI_SRUN;
+    if (strcmp (name, "sbatch") == 0)
+        return CLI_SBATCH;
+    if (strcmp (name, "salloc") == 0)
+        return CLI_SALLOC;
+    return 0;
+}
+
+static void read_command_line (void)
+{
+    struct rv_error err = {0};
+    size_t len = 0;
+    char *buf;
+
+    if (fsio_read ("/proc/self/cmdline", CMDLINE_MAX, &buf, &len, &err))
+        refuse ("cannot read the command line: %s", err.text);
+    n_words = cli_split (buf, len, &words);
+    if (n_words < 0)
+        refuse ("cannot read the command line: %s", strerror (ENOMEM));
+    stop = cli_scan (wish.client, n_words, words, wish_seen, &wish);
+}
+
+/* A job asked for inside another is not governed by the outer one's options,
+ * which sbatch and salloc would read from the environment. */
+static void drop_outer_options (void)
+{
+    if (wish.client == CLI_SRUN || !getenv ("SLURM_JOB_ID"))
+        return;
+    unsetenv (WISH_OPTION_ENV "rv_gpu");
+    unsetenv (WISH_OPTION_ENV "rv_nccl_timeout");
+}
+
+/* --gres in a #SBATCH line beside --rv-gpu on the command line. */
+static void look_into_script (void)
+{
+    char *buf;
+    size_t len;
+
+    if (wish.client != CLI_SBATCH)
+        return;
+    buf = malloc (SCRIPT_PEEK);
+    if (!buf)
+        return;
+    len = script_peek (stop < n_words ? words[stop] : NULL, buf, SCRIPT_PEEK);
+    script_scan (buf, len, wish_seen_script, &wish);
+    free (buf);
+}
+
+static void parse_gpu (struct gpu_request *req)
+{
+    struct rv_error err = {0};
+
+    if (!wish.gpu)
+        refuse ("cannot allocate '': --rv-gpu needs a value, such as 4 or "
+                "a100:4");
+    if (request_parse_gpu (wish.gpu, req, &err))
+        refuse ("cannot allocate '%s': %s", wish.gpu, err.text);
+}
+
+/* ask_cluster - the type as the nodes spell it, and that there are enough. */
+static void ask_cluster (const struct gpu_request *req, struct wish_site *site)
+{
+    struct cluster_offers offers = {0};
+    struct rv_error err = {0};
+    int rc;
+
+    memcpy (site->type, req->type, sizeof (site->type));
+    site->per_node = req->count;
+    site->cpus_per_gpu = 1;
+    if (wish.elsewhere || cluster_offers_load (&offers))
+        return;
+    rc = request_check_gpu (req, offers.offer, offers.n, &err);
+    if (rc == RV_OK)
+        rc = wish_dedicated (req, offers.offer, offers.n, site, &err);
+    cluster_offers_fini (&offers);
+    if (rc)
+        refuse ("cannot allocate '%s': %s", wish.gpu, err.text);
+    if (wish.client == CLI_SRUN)
+        site->cpus_per_gpu = cluster_cpus_per_gpu (wish.partition);
+}
+
+static void allocate (void)
+{
+    struct wish_var vars[WISH_VARS_MAX];
+    struct gpu_request req;
+    struct wish_site site;
+    struct rv_error err = {0};
+    size_t n;
+
+    parse_gpu (&req);
+    if (wish.inside)
+        return;
+    look_into_script ();
+    if (wish_check (&wish, &err))
+        refuse ("cannot allocate '%s': %s", wish.gpu, err.text);
+    ask_cluster (&req, &site);
+    n = wish_vars (&wish, &req, &site, vars);
+    for (size_t i = 0; i < n; i++)
+        envedit_set (&edit, vars[i].name, vars[i].value);
+}
+
+static void check_timeout (const char *text)
+{
+    struct rv_error err = {0};
+    int64_t ms;
+
+    if (!text || duration_parse (text, &ms, &err))
+        refuse ("cannot set --rv-nccl-timeout to '%s': %s", text ? text : "",
+                text ? err.text : "no value; write 90s or 30m");
+    if (ms < 1000)
+        refuse ("cannot set --rv-nccl-timeout to '%s': less than a second; "
+                "write 90s or 30m",
+                text);
+}
+
+/* Without PMIx a step outlives a dead rank, and its peers wait for it. */
+static void kill_on_bad_exit (void)
+{
+    bool pmix;
+
+    if (wish.client != CLI_SRUN || !ours || wish.kill)
+        return;
+    pmix =
+        wish.mpi ? strncmp (wish.mpi, "pmix", 4) == 0 : cluster_mpi_is_pmix ();
+    if (!pmix)
+        envedit_set (&edit, "SLURM_KILL_BAD_EXIT", "1");
+}
 
 int client_init (spank_t sp, int argc, char **argv)
 {
     struct rv_error err = {0};
+    int client = which_client ();
 
-    (void)sp;
-    if (args_parse (argc, argv, &args, &err)) {
-        fprintf (stderr, "rv: cannot read plugstack.conf: %s\n", err.text);
-        exit (1);
+    if (args_parse (argc, argv, &args, &err))
+        refuse ("cannot read plugstack.conf: %s", err.text);
+    options_register (sp);
+    if (!client)
+        return 0;
+    wish_init (&wish, (enum cli_client)client, env);
+    drop_outer_options ();
+    read_command_line ();
+    ours = wish.gpu_asked || wish.timeout_asked || getenv ("RV_REQUEST_DIR");
+    if (wish.timeout_asked)
+        check_timeout (wish.timeout);
+    if (wish.gpu_asked)
+        allocate ();
+    kill_on_bad_exit ();
+    return 0;
+}
+
+static bool may_have_missed (void)
+{
+    for (int i = stop; i < n_words; i++)
+        if (cli_might_be (words[i], "rv-gpu"))
+            return true;
+    return false;
+}
+
+static void gpu_option (const char *value)
+{
+    free (told);
+    told = strdup (value);
+    if (!told)
+        refuse ("cannot allocate '%s': %s", value, strerror (ENOMEM));
+    if (!wish.client)
+        refuse ("cannot allocate '%s': --rv-gpu is an option of srun, sbatch "
+                "and salloc; use --gpus",
+                value);
+    if (wish.gpu_asked && !from_script)
+        return;
+    if (wish.client != CLI_SBATCH || may_have_missed ())
+        refuse ("cannot allocate '%s': --rv-gpu stands behind a word that "
+                "rv does not know; put it before the other options",
+                value);
+    from_script = true;
+    envedit_undo (&edit);
+    wish.gpu_asked = true;
+    wish.gpu = told;
+    allocate ();
+}
+
+int client_option (enum option option, const char *value)
+{
+    switch (option) {
+    case OPTION_GPU:
+        gpu_option (value ? value : "");
+        break;
+    case OPTION_NCCL_TIMEOUT:
+        check_timeout (value);
+        break;
+    case OPTION_MIG:
+        refuse ("cannot allocate MIG slices: --rv-mig is not served yet; "
+                "use --gres=gpu:PROFILE:N, such as --gres=gpu:1g.10gb:1");
     }
+    return 0;
+}
+
+int client_post_opt (void)
+{
+    envedit_undo (&edit);
+    if (!wish.gpu_asked || wish.inside)
+        return 0;
+    if (components++ > 0)
+        refuse ("cannot allocate '%s': --rv-gpu does not go with "
+                "heterogeneous jobs; give each component --gpus",
+                wish.gpu);
+    if (!told || strcmp (told, wish.gpu) != 0)
+        refuse ("cannot allocate '%s': Slurm took the command line as '%s'; "
+                "put --rv-gpu before the other options",
+                wish.gpu, told ? told : "");
+    return 0;
+}
+
+/* set_head_addr - where MASTER_ADDR will point; task_init asks nobody. An
+ * address of an outer step is stale, one without a step is the user's. */
+static void set_head_addr (uint32_t job_id, uint32_t step_id)
+{
+    char addr[64];
+
+    if (getenv ("RV_HEAD_ADDR") && !getenv ("RV_STEP"))
+        return;
+    if (cluster_head_addr (job_id, step_id, addr, sizeof (addr)) == 0)
+        setenv ("RV_HEAD_ADDR", addr, 1);
+    else
+        unsetenv ("RV_HEAD_ADDR");
+}
+
+int client_user_init (spank_t sp)
+{
+    uint32_t job_id, step_id;
+
+    if (spank_get_item (sp, S_JOB_ID, &job_id) != ESPANK_SUCCESS
+        || spank_get_item (sp, S_JOB_STEPID, &step_id) != ESPANK_SUCCESS)
+        return 0;
+    if (ours || (args.env == ARGS_ENV_GPU && cluster_job_has_gpus (job_id)))
+        set_head_addr (job_id, step_id);
     return 0;
 }

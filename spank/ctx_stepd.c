@@ -1,26 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0
  * ctx_stepd.c - slurmstepd: the environment of each task
  *
- * stepd_init runs as root and only keeps the plugstack words; it cannot fail
- * the step, so a bad word is logged and the plugin then does nothing.
- * stepd_task_init runs as the user in the task's own process, reads no file
- * and loads no library. */
+ * stepd_init and stepd_option run as root and only keep words; they cannot
+ * fail the step, so a bad plugstack word is logged and the plugin then does
+ * nothing. stepd_task_init runs as the user in the task's own process, reads
+ * no file and loads no library. Nothing is set with spank_setenv elsewhere:
+ * that would reach the batch script and every step it starts. */
 #include "config.h"
 
+#include <sched.h>
 #include <slurm/slurm.h>
+#include <stdarg.h>
 #include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "args.h"
 #include "ctx.h"
+#include "plan/duration.h"
+#include "plan/hostlist.h"
+#include "plan/rank_env.h"
 
 static struct plugin_args args;
-static bool disabled;
+static bool disabled;         /* by a bad plugstack word */
+static bool asked;            /* some --rv option came with the step */
+static char timeout_text[64]; /* "" = not asked */
 
 int stepd_init (spank_t sp, int argc, char **argv)
 {
     struct rv_error err = {0};
 
-    (void)sp;
+    options_register (sp);
     if (args_parse (argc, argv, &args, &err)) {
         slurm_error ("rv: cannot read plugstack.conf: %s", err.text);
         disabled = true;
@@ -28,25 +39,151 @@ int stepd_init (spank_t sp, int argc, char **argv)
     return 0;
 }
 
+/* Called once or twice with the same value, as the release has it. */
+int stepd_option (enum option option, const char *value)
+{
+    asked = true;
+    if (option == OPTION_NCCL_TIMEOUT)
+        snprintf (timeout_text, sizeof (timeout_text), "%s",
+                  value && value[0] ? value : "?");
+    return 0;
+}
+
+__attribute__ ((format (printf, 1, 2), noreturn)) static void refuse (
+    const char *fmt, ...)
+{
+    char text[600];
+    va_list ap;
+
+    va_start (ap, fmt);
+    error_vformat (text, sizeof (text), fmt, ap);
+    va_end (ap);
+    fprintf (stderr, "rv: %s\n", text);
+    fflush (stderr);
+    _exit (1);
+}
+
+struct task {
+    spank_t sp;
+    char value[65536]; /* of the variable asked for last; node lists are long */
+};
+
+static const char *task_get (void *arg, const char *name)
+{
+    struct task *t = arg;
+    spank_err_t rc = spank_getenv (t->sp, name, t->value, sizeof (t->value));
+
+    /* A value that did not fit is cut, and still a value. */
+    return rc == ESPANK_SUCCESS || rc == ESPANK_NOSPACE ? t->value : NULL;
+}
+
+static int task_set (void *arg, const char *name, const char *value)
+{
+    struct task *t = arg;
+    spank_err_t rc = value ? spank_setenv (t->sp, name, value, 1)
+                           : spank_unsetenv (t->sp, name);
+
+    return rc == ESPANK_SUCCESS ? 0 : (int)rc;
+}
+
 /* The batch script, the interactive shell and the extern step are no ranks:
  * what stands in their environment would reach every step they start. */
-static bool is_rank (spank_t sp)
+static bool is_ours (struct task *t)
 {
-    uint32_t step = SLURM_BATCH_SCRIPT;
+    const char *gpus;
+    uint32_t step;
 
-    return spank_get_item (sp, S_JOB_STEPID, &step) == ESPANK_SUCCESS
-           && step <= SLURM_MAX_NORMAL_STEP_ID;
+    if (disabled
+        || spank_get_item (t->sp, S_JOB_STEPID, &step) != ESPANK_SUCCESS
+        || step > SLURM_MAX_NORMAL_STEP_ID)
+        return false;
+    if (asked || task_get (t, "RV_REQUEST_DIR"))
+        return true;
+    gpus = task_get (t, "SLURM_STEP_GPUS");
+    return args.env == ARGS_ENV_GPU && gpus && gpus[0];
+}
+
+static uint32_t item (spank_t sp, spank_item_t which, const char *what)
+{
+    uint32_t value;
+    spank_err_t rc = spank_get_item (sp, which, &value);
+
+    if (rc != ESPANK_SUCCESS)
+        refuse ("cannot start the task: Slurm does not tell %s: %s", what,
+                spank_strerror (rc));
+    return value;
+}
+
+static uint32_t affinity_cpus (void)
+{
+    cpu_set_t set[16]; /* 16384 CPUs */
+
+    if (sched_getaffinity (0, sizeof (set), set) != 0)
+        return 0;
+    return (uint32_t)CPU_COUNT_S (sizeof (set), set);
+}
+
+static int64_t timeout_s (void)
+{
+    struct rv_error err = {0};
+    int64_t ms;
+
+    if (!timeout_text[0])
+        return 0;
+    if (duration_parse (timeout_text, &ms, &err))
+        refuse ("cannot set --rv-nccl-timeout to '%s': %s", timeout_text,
+                err.text);
+    return (ms + 999) / 1000;
+}
+
+/* head_addr - srun looked it up; without its word (--export=NONE) the name of
+ * the step's first node. NULL when that is unknown too. */
+static const char *head_addr (struct task *t, char *buf, size_t size)
+{
+    const char *value = task_get (t, "RV_HEAD_ADDR");
+    struct hostlist hosts = {0};
+
+    if (!value || !value[0]) {
+        value = task_get (t, "SLURM_STEP_NODELIST");
+        if (!value || hostlist_parse (value, &hosts, NULL) || hosts.n == 0)
+            return NULL;
+        value = hosts.host[0];
+    }
+    if (strlen (value) < size)
+        memcpy (buf, value, strlen (value) + 1);
+    else
+        buf = NULL; /* no host has such a name */
+    hostlist_fini (&hosts);
+    return buf;
 }
 
 int stepd_task_init (spank_t sp)
 {
-    char dir[8];
+    static struct task t; /* of this process alone, and large */
+    char addr[256];
+    struct rank_env_in in;
 
-    if (disabled || !is_rank (sp))
+    t.sp = sp;
+    if (!is_ours (&t))
         return 0;
-    if (spank_getenv (sp, "RV_REQUEST_DIR", dir, sizeof (dir))
-        == ESPANK_ENV_NOEXIST)
-        return 0;
-    spank_setenv (sp, "RV_PLUGIN", PACKAGE_VERSION, 1);
+    in = (struct rank_env_in){
+        .job_id = item (sp, S_JOB_ID, "the job"),
+        .step_id = item (sp, S_JOB_STEPID, "the step"),
+        .rank = item (sp, S_TASK_GLOBAL_ID, "the rank"),
+        .world_size = item (sp, S_JOB_TOTAL_TASK_COUNT, "the tasks"),
+        .local_rank = item (sp, S_TASK_ID, "the local rank"),
+        .local_size = item (sp, S_JOB_LOCAL_TASK_COUNT, "the local tasks"),
+        .node_rank = item (sp, S_JOB_NODEID, "the node"),
+        .cpus = affinity_cpus (),
+        .nccl_timeout_s = timeout_s (),
+    };
+    in.one_device =
+        rank_env_visible (task_get (&t, "CUDA_VISIBLE_DEVICES")) == 1;
+    in.master_addr = head_addr (&t, addr, sizeof (addr));
+    if (in.master_addr)
+        in.master_port = rank_env_formula_port (in.job_id, in.step_id);
+    if (rank_env (&in, task_get, task_set, &t)
+        || task_set (&t, "RV_PLUGIN", PACKAGE_VERSION))
+        refuse ("cannot set the variables of rank %u: no memory", in.rank);
     return 0;
 }

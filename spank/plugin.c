@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * plugin.c - the hooks of spank_rv.so; each goes to the file of its context */
+ * plugin.c - the hooks of spank_rv.so; each goes to the file of its context
+ *
+ * Prolog, epilog and slurmd load the plugin too, and nothing is done there. */
 #include "ctx.h"
 
 SPANK_PLUGIN (rv, 1)
@@ -15,6 +17,28 @@ int slurm_spank_init (spank_t sp, int argc, char **argv)
     default:
         return 0;
     }
+}
+
+int slurm_spank_init_post_opt (spank_t sp, int argc, char **argv)
+{
+    (void)sp;
+    (void)argc;
+    (void)argv;
+    switch (spank_context ()) {
+    case S_CTX_LOCAL:
+    case S_CTX_ALLOCATOR:
+        return client_post_opt ();
+    default:
+        return 0;
+    }
+}
+
+/* Called in srun alone. */
+int slurm_spank_local_user_init (spank_t sp, int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    return client_user_init (sp);
 }
 
 /* Called in slurmstepd alone. */

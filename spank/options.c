@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * options.c - the options that the plugin adds to srun, sbatch and salloc */
+#include "options.h"
+
+#include <stddef.h>
+
+#include "ctx.h"
+
+static int option_cb (int val, const char *optarg, int remote)
+{
+    return remote ? stepd_option ((enum option)val, optarg)
+                  : client_option ((enum option)val, optarg);
+}
+
+/* cli_table.c repeats names and kinds for the scan of the command line.
+ * Every text is a char array because spank.h asks for char *. */
+static char gpu_name[] = "rv-gpu", gpu_arg[] = "[type:]n",
+            gpu_usage[] = "whole GPUs of the job, such as 4 or a100:4";
+static char mig_name[] = "rv-mig", mig_arg[] = "profile[:n]",
+            mig_usage[] = "MIG slices (not served yet)";
+static char timeout_name[] = "rv-nccl-timeout", timeout_arg[] = "duration",
+            timeout_usage[] = "deadline of every wait, such as 90s or 30m";
+
+static struct spank_option options[] = {
+    {gpu_name, gpu_arg, gpu_usage, 1, OPTION_GPU, option_cb},
+    {mig_name, mig_arg, mig_usage, 2, OPTION_MIG, option_cb},
+    {timeout_name, timeout_arg, timeout_usage, 1, OPTION_NCCL_TIMEOUT,
+     option_cb},
+};
+
+void options_register (spank_t sp)
+{
+    for (size_t i = 0; i < sizeof (options) / sizeof (options[0]); i++)
+        spank_option_register (sp, &options[i]);
+}

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * wish.c - what a user asked of a client of Slurm, and what it becomes
+ *
+ * srun reads GPUs, tasks and CPUs a GPU from its environment. Four GPUs on
+ * two nodes of two need all three: with SLURM_GPUS and SLURM_NTASKS alone the
+ * tasks fall 3+1. CPUs a GPU exclude -c; then tasks a node spread them. sbatch
+ * and salloc read GPUs alone, and no number of tasks. */
+#include "config.h"
+
+#include "wish.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "plan/duration.h"
+
+/* Options that ask Slurm for GPUs, and their variables. */
+static const struct {
+    const char *option, *variable;
+    bool any_gres; /* only when the value speaks of GPUs */
+} rivals[] = {
+    {"gpus", "GPUS", false},
+    {"gpus-per-node", "GPUS_PER_NODE", false},
+    {"gpus-per-socket", "GPUS_PER_SOCKET", false},
+    {"gpus-per-task", "GPUS_PER_TASK", false},
+    {"gres", "GRES", true},
+    {"ntasks-per-gpu", "NTASKS_PER_GPU", false},
+    {"ntasks-per-tres", "NTASKS_PER_TRES", false},
+    {"tres-per-task", "TRES_PER_TASK", true},
+};
+#define N_RIVALS (sizeof (rivals) / sizeof (rivals[0]))
+
+static const char *prefix (enum cli_client client)
+{
+    switch (client) {
+    case CLI_SBATCH:
+        return "SBATCH_";
+    case CLI_SALLOC:
+        return "SALLOC_";
+    default:
+        return "SLURM_";
+    }
+}
+
+const char *wish_gpus_name (enum cli_client client)
+{
+    switch (client) {
+    case CLI_SBATCH:
+        return "SBATCH_GPUS";
+    case CLI_SALLOC:
+        return "SALLOC_GPUS";
+    default:
+        return "SLURM_GPUS";
+    }
+}
+
+/* "none" takes away what was asked and so is a rival too. */
+static bool speaks_of_gpus (const char *value)
+{
+    return strcasestr (value, "gpu") || strcasecmp (value, "none") == 0;
+}
+
+static void note_rival (struct wish *w, size_t i, const char *dashes,
+                        const char *name, const char *value)
+{
+    if (rivals[i].any_gres && (!value || !speaks_of_gpus (value)))
+        return;
+    snprintf (w->conflict, sizeof (w->conflict), "%s%s", dashes, name);
+}
+
+static void init_rivals (struct wish *w, wish_get_f get)
+{
+    for (size_t i = 0; i < N_RIVALS; i++) {
+        char name[64];
+        const char *value;
+
+        snprintf (name, sizeof (name), "%s%s", prefix (w->client),
+                  rivals[i].variable);
+        value = get (name);
+        if (value)
+            note_rival (w, i, "", name, value);
+    }
+}
+
+static void init_srun (struct wish *w, wish_get_f get)
+{
+    w->inside = get ("SLURM_JOB_ID") != NULL;
+    w->tasks = get ("SLURM_NTASKS") || get ("SLURM_NPROCS")
+               || get ("SLURM_NTASKS_PER_NODE");
+    /* Which of the two srun reads depends on its release. */
+    w->cpus_per_task =
+        get ("SRUN_CPUS_PER_TASK") || get ("SLURM_CPUS_PER_TASK");
+    w->cpus_per_gpu = get ("SLURM_CPUS_PER_GPU");
+    w->mpi = get ("SLURM_MPI_TYPE");
+    w->partition = get ("SLURM_PARTITION");
+    w->kill = get ("SLURM_KILL_BAD_EXIT") != NULL;
+}
+
+void wish_init (struct wish *w, enum cli_client client, wish_get_f get)
+{
+    char clusters[32];
+
+    *w = (struct wish){.client = client};
+    if (client == CLI_SRUN)
+        init_srun (w, get);
+    if (client == CLI_SRUN || !get ("SLURM_JOB_ID")) {
+        w->gpu = get (WISH_OPTION_ENV "rv_gpu");
+        w->timeout = get (WISH_OPTION_ENV "rv_nccl_timeout");
+        w->gpu_asked = w->gpu != NULL;
+        w->timeout_asked = w->timeout != NULL;
+    }
+    snprintf (clusters, sizeof (clusters), "%sCLUSTERS", prefix (client));
+    w->elsewhere = get (clusters) || get ("SLURM_CLUSTERS");
+    init_rivals (w, get);
+}
+
+static void seen_nodes (struct wish *w, const char *value)
+{
+    long n = 0;
+
+    /* A range or a list of counts is no fixed number of nodes. */
+    if (!value || count_parse (value, INT32_MAX, &n, NULL))
+        n = 0;
+    w->nodes = n;
+}
+
+void wish_seen_script (void *wish, const char *name, const char *value)
+{
+    for (size_t i = 0; i < N_RIVALS; i++)
+        if (strcmp (name, rivals[i].option) == 0)
+            note_rival (wish, i, "--", name, value);
+}
+
+void wish_seen (void *wish, const char *name, const char *value)
+{
+    struct wish *w = wish;
+
+    wish_seen_script (wish, name, value);
+    if (strcmp (name, "rv-gpu") == 0)
+        w->gpu_asked = true, w->gpu = value;
+    else if (strcmp (name, "rv-nccl-timeout") == 0)
+        w->timeout_asked = true, w->timeout = value;
+    else if (strcmp (name, "cpus-per-gpu") == 0)
+        w->cpus_per_gpu = value;
+    else if (strcmp (name, "partition") == 0)
+        w->partition = value;
+    else if (strcmp (name, "mpi") == 0)
+        w->mpi = value;
+    else if (strcmp (name, "nodes") == 0)
+        seen_nodes (w, value);
+    else if (strcmp (name, "ntasks") == 0
+             || strcmp (name, "ntasks-per-node") == 0
+             || strcmp (name, "tasks-per-node") == 0)
+        w->tasks = true;
+    else if (strcmp (name, "cpus-per-task") == 0)
+        w->cpus_per_task = true;
+    else if (strcmp (name, "kill-on-bad-exit") == 0)
+        w->kill = true;
+    else if (strcmp (name, "clusters") == 0 || strcmp (name, "cluster") == 0)
+        w->elsewhere = true;
+    else if (strcmp (name, "jobid") == 0)
+        w->inside = true;
+}
+
+int wish_check (const struct wish *w, struct rv_error *err)
+{
+    if (w->conflict[0])
+        return error_set (err, RV_EINVAL,
+                          "%s asks for GPUs too; keep one of the two",
+                          w->conflict);
+    return RV_OK;
+}
+
+/* add - one variable more; [n] is how many there are. */
+__attribute__ ((format (printf, 4, 5))) static size_t add (struct wish_var *ret,
+                                                           size_t n,
+                                                           const char *name,
+                                                           const char *fmt, ...)
+{
+    va_list ap;
+
+    ret[n].name = name;
+    va_start (ap, fmt);
+    vsnprintf (ret[n].value, sizeof (ret[n].value), fmt, ap);
+    va_end (ap);
+    return n + 1;
+}
+
+static uint32_t tasks_per_node (const struct wish *w, uint32_t gpus,
+                                uint32_t per_node)
+{
+    if (w->nodes > 0 && gpus % (uint32_t)w->nodes == 0)
+        return gpus / (uint32_t)w->nodes;
+    return gpus < per_node ? gpus : per_node;
+}
+
+size_t wish_vars (const struct wish *w, const struct gpu_request *req,
+                  const struct wish_site *site,
+                  struct wish_var ret[WISH_VARS_MAX])
+{
+    size_t n = 0;
+
+    if (w->inside)
+        return 0;
+    n = add (ret, n, wish_gpus_name (w->client), "%s%s%" PRIu32, site->type,
+             site->type[0] ? ":" : "", req->count);
+    if (w->client != CLI_SRUN || w->tasks)
+        return n;
+    n = add (ret, n, "SLURM_NTASKS", "%" PRIu32, req->count);
+    if (w->cpus_per_task)
+        n = add (ret, n, "SLURM_NTASKS_PER_NODE", "%" PRIu32,
+                 tasks_per_node (w, req->count, site->per_node));
+    else if (!w->cpus_per_gpu)
+        n = add (ret, n, "SLURM_CPUS_PER_GPU", "%" PRIu32, site->cpus_per_gpu);
+    return n;
+}
+
+struct types {
+    char name[16][GRES_NAME_MAX]; /* whole GPUs */
+    size_t n;
+    bool mig;
+};
+
+static void add_type (struct types *t, const struct gres_entry *e)
+{
+    if (gres_is_mig (e->type)) {
+        t->mig = true;
+        return;
+    }
+    for (size_t i = 0; i < t->n; i++)
+        if (strcmp (t->name[i], e->type) == 0)
+            return;
+    if (t->n < sizeof (t->name) / sizeof (t->name[0]))
+        memcpy (t->name[t->n++], e->type, GRES_NAME_MAX);
+}
+
+/* look - note the types of one node and how many GPUs of [type] it has. */
+static int look (const char *gres, const char *type, struct types *t,
+                 char *spelled, uint64_t *most, struct rv_error *err)
+{
+    struct gres_list list;
+    uint64_t count;
+    int rc = gres_parse (gres, &list, err);
+
+    if (rc)
+        return rc;
+    for (size_t i = 0; i < list.n; i++) {
+        const struct gres_entry *e = &list.entry[i];
+
+        if (strcmp (e->name, "gpu") != 0)
+            continue;
+        add_type (t, e);
+        if (type[0] && strcasecmp (type, e->type) == 0)
+            memcpy (spelled, e->type, GRES_NAME_MAX);
+    }
+    count = gres_count (&list, type);
+    if (count > *most)
+        *most = count;
+    gres_fini (&list);
+    return RV_OK;
+}
+
+static int refuse_untyped (const struct types *t, uint32_t count,
+                           struct rv_error *err)
+{
+    char names[256] = "";
+    size_t used = 0;
+
+    for (size_t i = 0; i < t->n && used < sizeof (names); i++)
+        used += (size_t)snprintf (names + used, sizeof (names) - used, "%s%s",
+                                  i ? ", " : "", t->name[i]);
+    return error_set (err, RV_EINVAL,
+                      "this cluster has MIG slices, which Slurm would give "
+                      "too; name a type: %s (--rv-gpu=%s:%" PRIu32 ")",
+                      names, t->name[0], count);
+}
+
+int wish_dedicated (const struct gpu_request *req,
+                    const struct node_offer *offers, size_t n,
+                    struct wish_site *ret_site, struct rv_error *err)
+{
+    char spelled[GRES_NAME_MAX];
+    struct types t = {0};
+    uint64_t most = 0;
+
+    memcpy (spelled, req->type, sizeof (spelled));
+    for (size_t i = 0; i < n; i++) {
+        int rc = look (offers[i].gres, req->type, &t, spelled, &most, err);
+
+        if (rc)
+            return rc;
+    }
+    if (!req->type[0] && t.mig && t.n > 1)
+        return refuse_untyped (&t, req->count, err);
+    if (!req->type[0] && t.mig && t.n == 1)
+        memcpy (spelled, t.name[0], sizeof (spelled));
+    memcpy (ret_site->type, spelled, sizeof (spelled));
+    ret_site->per_node = most ? (uint32_t)most : req->count;
+    return RV_OK;
+}
