@@ -6,7 +6,7 @@
  * small values, knows the job's deadline and can end the job.
  *
  * Every call returns rv_job_status_t and takes a nullable error last. Nothing
- * here prints, exits (but rv_job_abort) or keeps global state. One handle is
+ * here prints or exits (but rv_job_abort) or keeps global state. One handle is
  * used by one thread at a time; different handles by different threads. */
 #ifndef RV_JOB_H
 #define RV_JOB_H
@@ -119,7 +119,8 @@ rv_job_status_t rv_job_reserve_port (rv_job_t *job, uint16_t *ret_port,
 
 /* rv_job_abort - end all ranks of the job with exit status [code].
  *   code   1..255; 0 becomes 1
- *   text   one line for the log, NULL = none
+ *   text   one line for the log, written to stderr as "rv[rank N on NODE]: ";
+ *          NULL = none
  * With PMIx the step ends with that status; with Slurm's variables alone the
  * process ends with it and srun's --kill-on-bad-exit does the rest. Does not
  * return. */

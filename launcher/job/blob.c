@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * blob.c - pack the values of one fence into one run of bytes, and find them */
+#include "config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "job/job_impl.h"
+
+static rv_job_status_t check_key (const char *key, rv_job_error_t *err)
+{
+    size_t n = key ? strlen (key) : 0;
+
+    if (n < 1 || n > JOB_KEY_MAX)
+        return job_error (err, RV_JOB_EINVAL,
+                          "a key has 1 to %d characters, this one has %zu",
+                          JOB_KEY_MAX, n);
+    if (strspn (key, "abcdefghijklmnopqrstuvwxyz0123456789._-") != n)
+        return job_error (err, RV_JOB_EINVAL,
+                          "key '%s' has characters outside a-z 0-9 . _ -", key);
+    return RV_JOB_OK;
+}
+
+rv_job_status_t blob_find (const unsigned char *blob, size_t len,
+                           const char *key, const unsigned char **ret_value,
+                           size_t *ret_len, rv_job_error_t *err)
+{
+    size_t at = 0, n, value_len;
+    rv_job_status_t status = check_key (key, err);
+
+    if (status)
+        return status;
+    while (at < len) {
+        n = blob[at];
+        if (n < 1 || len - at < 1 + n + 2)
+            goto bad;
+        value_len = blob[at + 1 + n] | (size_t)blob[at + 2 + n] << 8;
+        if (len - at - n - 3 < value_len)
+            goto bad;
+        if (n == strlen (key) && !memcmp (blob + at + 1, key, n)) {
+            *ret_value = blob + at + n + 3;
+            *ret_len = value_len;
+            return RV_JOB_OK;
+        }
+        at += n + 3 + value_len;
+    }
+    return job_error (err, RV_JOB_ENOTFOUND, "key '%s' was not put", key);
+bad:
+    return job_error (err, RV_JOB_EFORMAT,
+                      "a rank's values are malformed at byte %zu of %zu", at,
+                      len);
+}
+
+rv_job_status_t blob_put (unsigned char **blob, size_t *len, const char *key,
+                          const void *value, size_t value_len,
+                          rv_job_error_t *err)
+{
+    const unsigned char *old;
+    unsigned char *grown;
+    size_t n, old_len;
+    rv_job_status_t status = check_key (key, err);
+
+    if (status)
+        return status;
+    if (value_len > JOB_VALUE_MAX || (!value && value_len))
+        return job_error (err, RV_JOB_EINVAL,
+                          "the value of '%s' has %zu bytes; at most %d fit",
+                          key, value_len, JOB_VALUE_MAX);
+    if (!blob_find (*blob, *len, key, &old, &old_len, NULL))
+        return job_error (err, RV_JOB_EINVAL,
+                          "key '%s' was put before in this fence", key);
+    n = strlen (key);
+    if (*len + n + 3 + value_len > JOB_BLOB_MAX)
+        return job_error (err, RV_JOB_EINVAL,
+                          "more than %d bytes put before one fence",
+                          JOB_BLOB_MAX);
+    if (!(grown = realloc (*blob, *len + n + 3 + value_len)))
+        return job_error (err, RV_JOB_ENOMEM, "out of memory");
+    *blob = grown;
+    grown += *len;
+    *grown++ = (unsigned char)n;
+    memcpy (grown, key, n);
+    grown[n] = value_len & 0xff;
+    grown[n + 1] = (unsigned char)(value_len >> 8);
+    if (value_len)
+        memcpy (grown + n + 2, value, value_len);
+    *len += n + 3 + value_len;
+    return RV_JOB_OK;
+}
