@@ -268,6 +268,16 @@ int train_data_seq (const train_data_t *d)
     return d->seq;
 }
 
+bool train_data_shuffle (const train_data_t *d)
+{
+    return d->shuffle;
+}
+
+uint64_t train_data_seed (const train_data_t *d)
+{
+    return d->seed;
+}
+
 uint64_t train_data_hash (const train_data_t *d)
 {
     return d->hash;

@@ -10,5 +10,8 @@
 #include <train/decoder.h>
 #include <train/schedule.h>
 #include <train/data.h>
+#include <train/optim.h>
+#include <train/ckpt.h>
+#include <train/trainer.h>
 
 #endif

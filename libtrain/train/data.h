@@ -56,6 +56,8 @@ const char *train_data_file (const train_data_t *data, size_t index);
 int64_t train_data_bytes (const train_data_t *data);     /* of all files */
 int64_t train_data_n_samples (const train_data_t *data); /* of an epoch */
 int train_data_seq (const train_data_t *data);
+bool train_data_shuffle (const train_data_t *data);
+uint64_t train_data_seed (const train_data_t *data);
 /* XXH3 (64 bits) of the stream: the same on every rank, and when resumed. */
 uint64_t train_data_hash (const train_data_t *data);
 

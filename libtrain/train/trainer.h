@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * train/trainer.h - data-parallel training: the steps that all ranks take.
+ *
+ * A trainer joins a group, data, a decoder, AdamW and a schedule. Step s takes
+ * the [batch] samples at positions s*batch .. s*batch+batch-1 of the data;
+ * rank r of W takes the r-th of W equal runs of them, in passes of micro_batch
+ * rows. The loss is the mean over all tokens of the global batch, gradients
+ * are summed over the group, and every rank makes the same update: so losses
+ * do not depend on how a batch is shared, but for rounding.
+ *
+ * A step whose gradient norm (or loss) is not finite on any rank updates
+ * nothing on every rank, is counted, and its batch is not taken again;
+ * max_skips of them in a row are TRAIN_ENONFINITE.
+ *
+ * All calls but those marked local are collective: every rank makes them in
+ * the same order. After a failure only destroy is useful. One thread. */
+#ifndef TRAIN_TRAINER_H
+#define TRAIN_TRAINER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <train/data.h>
+#include <train/decoder.h>
+#include <train/group.h>
+#include <train/optim.h>
+#include <train/schedule.h>
+#include <train/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct train_trainer train_trainer_t;
+
+typedef struct train_trainer_options {
+    size_t size;     /* sizeof (train_trainer_options_t) */
+    int batch;       /* rows of all ranks together; the group's size divides
+                        it */
+    int micro_batch; /* rows of one pass; divides a rank's rows, or is larger
+                        than they are; 0 = all of them */
+    double clip;     /* largest gradient norm; 0 = any */
+    int max_skips;   /* steps without update in a row; 0 = 10 */
+    train_adamw_options_t adamw;
+    train_schedule_t schedule;
+} train_trainer_options_t;
+
+/* What a step was. */
+typedef struct train_metrics {
+    int64_t step;     /* steps made, this one included: 1, 2, ... */
+    double loss;      /* mean over the tokens of the global batch, nats */
+    double grad_norm; /* of the whole gradient, before clipping */
+    double lr;
+    int64_t tokens;  /* seen since step 1, by all ranks */
+    double step_s;   /* this rank's wall time, seconds */
+    bool skipped;    /* no update: the norm is not finite */
+    int64_t n_skips; /* since step 1 */
+    bool stop;       /* some rank asked to stop */
+} train_metrics_t;
+
+/* train_trainer_create - check that all ranks are set alike and give them rank
+ * 0's weights.
+ *   group, data, decoder   borrowed as long as the trainer lives
+ * TRAIN_EINVAL names the option that is wrong and what would work;
+ * TRAIN_EMISMATCH when ranks differ in options, model or data. */
+train_status_t train_trainer_create (const train_trainer_options_t *opts,
+                                     train_group_t *group,
+                                     const train_data_t *data,
+                                     train_decoder_t *decoder,
+                                     train_trainer_t **ret_trainer,
+                                     train_error_t *err);
+void train_trainer_destroy (train_trainer_t *trainer); /* local; NULL is fine */
+
+/* train_trainer_step - one step.
+ *   stop          this rank wants to stop after it (see metrics.stop)
+ *   ret_metrics   written on success; NULL = not wanted. On TRAIN_ENONFINITE
+ *                 the text has the step and the counts. */
+train_status_t train_trainer_step (train_trainer_t *trainer, bool stop,
+                                   train_metrics_t *ret_metrics,
+                                   train_error_t *err);
+
+int64_t train_trainer_steps (const train_trainer_t *trainer); /* local */
+
+/* train_trainer_save - rank 0 writes a checkpoint into folder [dir] as
+ * train_ckpt_save does, the others wait. All ranks get rank 0's status.
+ *   keep   checkpoints that stay, >= 1 */
+train_status_t train_trainer_save (train_trainer_t *trainer, const char *dir,
+                                   int keep, train_error_t *err);
+
+/* train_trainer_load - rank 0 reads the checkpoint [path] (see
+ * train_ckpt_find) and gives it to the others, whatever world it was written
+ * by. What follows has the bits of a run that never stopped, given the same
+ * world.
+ * TRAIN_EINVAL names what differs: model, seed, data, seq, batch, shuffle.
+ * The schedule and AdamW's settings may be others. */
+train_status_t train_trainer_load (train_trainer_t *trainer, const char *path,
+                                   train_error_t *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * trainer.c - the data-parallel step: passes, all-reduce, clip, AdamW
+ *
+ * Decisions that change weights are taken from values that an all-reduce made
+ * equal on every rank, never from a rank's own. */
+#include "trainer.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <xxhash.h>
+
+#include "err.h"
+
+#define MAX_SKIPS 10
+
+static train_status_t check_options (const train_trainer_options_t *o,
+                                     train_error_t *err)
+{
+    if (!o || o->size != sizeof (*o))
+        return err_set (err, TRAIN_EINVAL,
+                        "trainer: size is not that of train_trainer_options_t");
+    if (o->batch < 1)
+        return err_set (err, TRAIN_EINVAL, "batch %d is below 1", o->batch);
+    if (o->micro_batch < 0)
+        return err_set (err, TRAIN_EINVAL, "micro_batch %d is below 0",
+                        o->micro_batch);
+    if (!isfinite (o->clip) || o->clip < 0)
+        return err_set (err, TRAIN_EINVAL, "clip %g is not a number from 0 on",
+                        o->clip);
+    if (o->max_skips < 0)
+        return err_set (err, TRAIN_EINVAL, "max_skips %d is below 0",
+                        o->max_skips);
+    return train_schedule_check (&o->schedule, err);
+}
+
+/* Which rows of the global batch are this rank's, and how many at a time. */
+static train_status_t share_rows (train_trainer_t *t, train_error_t *err)
+{
+    int size = train_group_size (t->group);
+    int batch = t->opts.batch, micro = t->opts.micro_batch;
+
+    if (batch % size && batch < size)
+        return err_set (err, TRAIN_EINVAL,
+                        "batch %d has less than a row for each of %d ranks; "
+                        "%d would work",
+                        batch, size, size);
+    if (batch % size)
+        return err_set (err, TRAIN_EINVAL,
+                        "batch %d is not divided by %d ranks; %d or %d would "
+                        "work",
+                        batch, size, batch / size * size,
+                        (batch / size + 1) * size);
+    t->rows = batch / size;
+    t->first = train_group_rank (t->group) * t->rows;
+    t->pass = micro == 0 || micro > t->rows ? t->rows : micro;
+    if (t->rows % t->pass == 0)
+        return TRAIN_OK;
+    while (t->rows % micro)
+        micro--;
+    return err_set (err, TRAIN_EINVAL,
+                    "micro_batch %d does not divide the %d rows of a rank "
+                    "(batch %d over %d); %d would work",
+                    t->pass, t->rows, batch, size, micro);
+}
+
+static train_status_t make_adamw (train_trainer_t *t, train_error_t *err)
+{
+    size_t n = train_decoder_n_params (t->decoder);
+    train_param_t *params = calloc (n ? n : 1, sizeof (*params));
+    train_status_t status;
+
+    if (!params)
+        return err_set (err, TRAIN_ENOMEM, "no memory for %zu parameters", n);
+    for (size_t i = 0; i < n; i++)
+        params[i] = *train_decoder_param (t->decoder, i);
+    status = train_adamw_create (
+        &t->opts.adamw, train_decoder_config (t->decoder)->dtype,
+        train_decoder_numel (t->decoder), params, n, &t->adamw, err);
+    free (params);
+    return status;
+}
+
+static int64_t hash_options (const train_trainer_options_t *o)
+{
+    /* Values one by one: padding has no value. */
+    double v[] = {o->batch,
+                  o->micro_batch,
+                  o->clip,
+                  o->max_skips,
+                  o->adamw.beta1,
+                  o->adamw.beta2,
+                  o->adamw.eps,
+                  o->adamw.weight_decay,
+                  o->schedule.kind,
+                  o->schedule.lr,
+                  o->schedule.min_lr,
+                  (double)o->schedule.warmup,
+                  (double)o->schedule.steps};
+
+    return (int64_t)XXH3_64bits (v, sizeof (v));
+}
+
+static int64_t hash_model (const train_decoder_config_t *c)
+{
+    double v[] = {c->layers, c->dim, c->heads,      c->kv_heads, c->ffn,
+                  c->vocab,  c->tie, c->rope_theta, c->norm_eps, c->dtype};
+
+    return (int64_t)XXH3_64bits (v, sizeof (v));
+}
+
+static int64_t hash_data (const train_data_t *d)
+{
+    uint64_t v[] = {train_data_hash (d), train_data_seed (d),
+                    (uint64_t)train_data_seq (d), train_data_shuffle (d)};
+
+    return (int64_t)XXH3_64bits (v, sizeof (v));
+}
+
+/* Hashes of what all ranks must have alike, by MIN and by MAX: if the two
+ * differ, ranks do. */
+static train_status_t compare_ranks (train_trainer_t *t, train_error_t *err)
+{
+    static const char *const what[3] = {"options", "model", "data"};
+    int64_t own[3] = {hash_options (&t->opts),
+                      hash_model (train_decoder_config (t->decoder)),
+                      hash_data (t->data)};
+    int64_t low[3], high[3], shape[1] = {3};
+    train_tensor_t view;
+    train_status_t status;
+
+    memcpy (low, own, sizeof (own));
+    memcpy (high, own, sizeof (own));
+    status = train_tensor_view (&view, low, TRAIN_I64, 1, shape, err);
+    if (status == TRAIN_OK)
+        status = train_all_reduce (t->group, &view.t, TRAIN_MIN, err);
+    if (status == TRAIN_OK)
+        status = train_tensor_view (&view, high, TRAIN_I64, 1, shape, err);
+    if (status == TRAIN_OK)
+        status = train_all_reduce (t->group, &view.t, TRAIN_MAX, err);
+    for (int i = 0; i < 3 && status == TRAIN_OK; i++)
+        if (low[i] != high[i])
+            status = err_set (err, TRAIN_EMISMATCH,
+                              "ranks differ in their %s: %016llx here, others "
+                              "%016llx to %016llx; start all with the same "
+                              "file and the same text",
+                              what[i], (unsigned long long)own[i],
+                              (unsigned long long)low[i],
+                              (unsigned long long)high[i]);
+    return status;
+}
+
+static train_status_t set_up (train_trainer_t *t, train_error_t *err)
+{
+    size_t n;
+    train_status_t status = share_rows (t, err);
+
+    if (status == TRAIN_OK)
+        status = make_adamw (t, err);
+    if (status == TRAIN_OK)
+        status = compare_ranks (t, err);
+    if (status != TRAIN_OK)
+        return status;
+    n = (size_t)t->pass * (size_t)train_data_seq (t->data);
+    t->tokens = calloc (n, sizeof (*t->tokens));
+    t->targets = calloc (n, sizeof (*t->targets));
+    if (!t->tokens || !t->targets)
+        return err_set (err, TRAIN_ENOMEM, "no memory for %zu tokens", n);
+    /* Initial weights pass through libm, which another node may have newer. */
+    return train_broadcast (t->group, train_decoder_weights (t->decoder), 0,
+                            err);
+}
+
+train_status_t train_trainer_create (const train_trainer_options_t *opts,
+                                     train_group_t *group,
+                                     const train_data_t *data,
+                                     train_decoder_t *decoder,
+                                     train_trainer_t **ret_trainer,
+                                     train_error_t *err)
+{
+    train_status_t status = check_options (opts, err);
+    train_trainer_t *t;
+
+    if (status != TRAIN_OK)
+        return status;
+    if (!group || !data || !decoder || !ret_trainer)
+        return err_set (err, TRAIN_EINVAL,
+                        "trainer: group, data, decoder or ret_trainer is NULL");
+    if (!(t = calloc (1, sizeof (*t))))
+        return err_set (err, TRAIN_ENOMEM, "no memory for a trainer");
+    t->opts = *opts;
+    if (t->opts.max_skips == 0)
+        t->opts.max_skips = MAX_SKIPS;
+    t->group = group;
+    t->data = data;
+    t->decoder = decoder;
+    if ((status = set_up (t, err)) != TRAIN_OK)
+        train_trainer_destroy (t);
+    else
+        *ret_trainer = t;
+    return status;
+}
+
+void train_trainer_destroy (train_trainer_t *t)
+{
+    if (!t)
+        return;
+    train_adamw_destroy (t->adamw);
+    free (t->tokens);
+    free (t->targets);
+    free (t);
+}
+
+/* Gradients of this rank's rows, added up pass by pass. */
+static train_status_t run_passes (train_trainer_t *t, double *ret_loss_sum,
+                                  int64_t *ret_n, train_error_t *err)
+{
+    int seq = train_data_seq (t->data);
+    double scale = 1.0 / ((double)t->opts.batch * seq), loss;
+    int64_t base = t->step * t->opts.batch + t->first, n;
+    DLTensor *grads = train_decoder_grads (t->decoder);
+
+    memset (grads->data, 0, train_tensor_bytes (grads));
+    *ret_loss_sum = 0;
+    *ret_n = 0;
+    for (int row = 0; row < t->rows; row += t->pass) {
+        train_status_t status;
+
+        for (int i = 0; i < t->pass; i++)
+            train_data_get (t->data, base + row + i,
+                            t->tokens + (size_t)i * seq,
+                            t->targets + (size_t)i * seq);
+        status = train_decoder_step (t->decoder, t->tokens, t->targets, t->pass,
+                                     seq, scale, &loss, &n, err);
+        if (status != TRAIN_OK)
+            return status;
+        *ret_loss_sum += loss;
+        *ret_n += n;
+    }
+    return TRAIN_OK;
+}
+
+/* What the ranks sum beside the gradients. */
+enum { LOSS, TOKENS, STOP, BAD, N_SUMS };
+
+static train_status_t combine (train_trainer_t *t, double sums[N_SUMS],
+                               double *ret_norm, train_error_t *err)
+{
+    DLTensor *grads = train_decoder_grads (t->decoder);
+    int64_t shape[1] = {N_SUMS};
+    train_tensor_t view;
+    train_status_t status = train_all_reduce (t->group, grads, TRAIN_SUM, err);
+
+    if (status == TRAIN_OK)
+        status = train_norm (grads, ret_norm, err);
+    if (status == TRAIN_OK)
+        status = train_tensor_view (&view, sums, TRAIN_F64, 1, shape, err);
+    if (status != TRAIN_OK)
+        return status;
+    sums[BAD] = !isfinite (*ret_norm);
+    return train_all_reduce (t->group, &view.t, TRAIN_SUM, err);
+}
+
+static train_status_t update (train_trainer_t *t, bool bad, double lr,
+                              double norm, train_error_t *err)
+{
+    if (bad) {
+        t->n_skips++;
+        if (++t->skip_run < t->opts.max_skips)
+            return TRAIN_OK;
+        return err_set (err, TRAIN_ENONFINITE,
+                        "step %lld: gradients are not finite for %lld steps "
+                        "in a row (norm %g); a lower lr or a longer warmup "
+                        "would help",
+                        (long long)t->step + 1, (long long)t->skip_run, norm);
+    }
+    t->skip_run = 0;
+    return train_adamw_step (t->adamw, train_decoder_weights (t->decoder),
+                             train_decoder_grads (t->decoder), lr,
+                             train_clip_scale (norm, t->opts.clip), err);
+}
+
+static double now (void)
+{
+    struct timespec ts;
+
+    clock_gettime (CLOCK_MONOTONIC, &ts);
+    return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
+}
+
+train_status_t train_trainer_step (train_trainer_t *t, bool stop,
+                                   train_metrics_t *ret_metrics,
+                                   train_error_t *err)
+{
+    double begin = now (), sums[N_SUMS] = {0}, norm = 0;
+    double lr = train_schedule_lr (&t->opts.schedule, t->step);
+    int64_t n = 0;
+    bool bad;
+    train_status_t status = run_passes (t, &sums[LOSS], &n, err);
+
+    sums[TOKENS] = (double)n;
+    sums[STOP] = stop;
+    if (status == TRAIN_OK)
+        status = combine (t, sums, &norm, err);
+    bad = sums[BAD] > 0 || !isfinite (sums[LOSS]);
+    if (status == TRAIN_OK)
+        status = update (t, bad, lr, norm, err);
+    if (status != TRAIN_OK)
+        return status;
+    t->step++;
+    t->n_tokens += (int64_t)sums[TOKENS];
+    if (ret_metrics)
+        *ret_metrics = (train_metrics_t){
+            .step = t->step,
+            .loss = sums[LOSS] / sums[TOKENS],
+            .grad_norm = norm,
+            .lr = lr,
+            .tokens = t->n_tokens,
+            .step_s = now () - begin,
+            .skipped = bad,
+            .n_skips = t->n_skips,
+            .stop = sums[STOP] > 0,
+        };
+    return TRAIN_OK;
+}
+
+int64_t train_trainer_steps (const train_trainer_t *t)
+{
+    return t->step;
+}
+
+train_status_t trainer_agree (train_group_t *group, train_status_t status,
+                              train_error_t *err)
+{
+    int32_t worst = status;
+    int64_t shape[1] = {1};
+    train_tensor_t view;
+    train_error_t lost = {0};
+    train_status_t s =
+        train_tensor_view (&view, &worst, TRAIN_I32, 1, shape, &lost);
+
+    if (s == TRAIN_OK)
+        s = train_all_reduce (group, &view.t, TRAIN_MAX, &lost);
+    if (status != TRAIN_OK) /* its own text tells more */
+        return status;
+    if (s != TRAIN_OK)
+        return err_set (err, s, "%s", lost.text);
+    if (worst != TRAIN_OK)
+        return err_set (err, (train_status_t)worst, "another rank failed: %s",
+                        train_status_name ((train_status_t)worst));
+    return TRAIN_OK;
+}
