@@ -59,32 +59,39 @@ fail:
     return -1;
 }
 
-int fsio_read (const char *path, size_t max, char **ret_buf, size_t *ret_len,
-               struct rv_error *err)
+int fsio_read_fd (int fd, const char *name, size_t max, char **ret_buf,
+                  size_t *ret_len, struct rv_error *err)
 {
     char *buf;
     size_t len;
-    int fd, rc, saved_errno;
 
-    if (!path || !ret_buf)
-        return error_set (err, RV_EINVAL, "fsio_read: no path or no result");
-    if ((fd = open (path, O_RDONLY | O_CLOEXEC)) < 0)
-        return set_errno (err, path);
-    rc = read_all (fd, max, &buf, &len);
-    saved_errno = errno;
-    close (fd);
-    errno = saved_errno;
-    if (rc < 0)
-        return set_errno (err, path);
+    if (fd < 0 || !name || !ret_buf)
+        return error_set (err, RV_EINVAL, "fsio_read_fd: no file or no result");
+    if (read_all (fd, max, &buf, &len) < 0)
+        return set_errno (err, name);
     if (len > max) {
         free (buf);
-        return error_set (err, RV_EFORMAT, "%s: larger than %zu bytes", path,
+        return error_set (err, RV_EFORMAT, "%s: larger than %zu bytes", name,
                           max);
     }
     *ret_buf = buf;
     if (ret_len)
         *ret_len = len;
     return 0;
+}
+
+int fsio_read (const char *path, size_t max, char **ret_buf, size_t *ret_len,
+               struct rv_error *err)
+{
+    int fd, rc;
+
+    if (!path || !ret_buf)
+        return error_set (err, RV_EINVAL, "fsio_read: no path or no result");
+    if ((fd = open (path, O_RDONLY | O_CLOEXEC)) < 0)
+        return set_errno (err, path);
+    rc = fsio_read_fd (fd, path, max, ret_buf, ret_len, err);
+    close (fd);
+    return rc;
 }
 
 /* The folder that holds [path], malloc'ed: "." for a bare name. */

@@ -15,6 +15,11 @@
 int fsio_read (const char *path, size_t max, char **ret_buf, size_t *ret_len,
                struct rv_error *err);
 
+/* fsio_read_fd - the same from an open descriptor (borrowed), to its end.
+ *   name   stands in messages */
+int fsio_read_fd (int fd, const char *name, size_t max, char **ret_buf,
+                  size_t *ret_len, struct rv_error *err);
+
 /* fsio_write - replace [path]: temporary file beside it, write, fsync,
  * rename, fsync of the folder. On failure [path] is as it was and no
  * temporary file stays. A link at [path] is replaced, not followed.
