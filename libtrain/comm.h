@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * comm.h - what a process group asks of its backend. Inside libtrain only.
+ *
+ * group.c checks arguments, counts the calls and remembers the first failure;
+ * a backend (comm_self, comm_host) moves the data of one call at a time. */
+#ifndef TRAIN_COMM_H
+#define TRAIN_COMM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <train/group.h>
+
+struct join;
+
+enum comm_kind {
+    COMM_BARRIER = 1,
+    COMM_BROADCAST = 2,
+    COMM_ALL_REDUCE = 3,
+};
+
+/* One call, as its ranks must agree on it: also the fingerprint that they
+ * exchange, so it has no padding and is sent as it stands (all nodes of a job
+ * have one byte order; a greeting checks it). */
+struct comm_call {
+    uint64_t seq;   /* 1 for the first call of a group */
+    uint64_t count; /* elements; 0 for a barrier */
+    int32_t kind;   /* enum comm_kind */
+    int32_t dtype;  /* train_dtype_t; 0 for a barrier */
+    int32_t root;   /* of a broadcast, else 0 */
+    int32_t op;     /* train_op_t of a reduction, else 0 */
+};
+
+/* comm_describe - "all_reduce (sum of 100 F32)", for messages. */
+void comm_describe (const struct comm_call *call, char *text, size_t size);
+
+/* comm_compare - do all ranks make the same call?
+ *   calls   (n) of rank 0..n-1
+ *   name    of the group, for the message
+ * TRAIN_EMISMATCH with the ranks of each different call; the text depends on
+ * the arguments alone, so it is the same on every rank. */
+train_status_t comm_compare (const struct comm_call *calls, int n,
+                             const char *name, train_error_t *err);
+
+/* comm_ranks - "rank 5" or "ranks 0-2,5": those of 0..n-1 that [has] picks.
+ *   text   (size) written; ends in ",..." when they do not fit; "no rank" */
+typedef bool (*comm_has_f) (const void *arg, int rank);
+void comm_ranks (comm_has_f has, const void *arg, int n, char *text,
+                 size_t size);
+
+/* A backend. One thread calls it. */
+struct comm_ops {
+    const char *name;
+
+    /* init (required) - make the state of one group.
+     *   join         who takes part, and a way to exchange addresses; not
+     *                needed after the call
+     *   name         of the group, lives as long as the state
+     *   timeout_ms   of every wait, > 0
+     * Collective, may block up to the deadline. */
+    train_status_t (*init) (struct join *join, const char *name,
+                            int64_t timeout_ms, void **ret_state,
+                            train_error_t *err);
+
+    /* run (required) - one collective, to its end.
+     *   call   with seq one higher than the last
+     *   data   in and out, call->count elements; untouched when the ranks
+     *          disagree or one of them has not come. NULL if count is 0
+     * May block up to the deadline. After an error only fini is legal. */
+    train_status_t (*run) (void *state, const struct comm_call *call,
+                           void *data, train_error_t *err);
+
+    /* fini (required) - leave and free; takes what init made, after errors
+     * too. Does not wait for others. */
+    void (*fini) (void *state);
+};
+
+extern const struct comm_ops comm_self;
+extern const struct comm_ops comm_host;
+
+#endif
