@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+# lib.bash - what the suites on a real, private Slurm share
+#
+#   load lib
+#   setup_file()    { sandbox_up --nodes 2 --gpus 4; }
+#   teardown_file() { sandbox_down; }
+#   @test "..."     { run_srun -N2 -n4 hostname; [ "${#lines[@]}" = 4 ]; }
+#
+# RV_BUILD is the build folder (default: top_builddir, else build/ beside
+# tests/). RV_REQUIRE=slurm turns "no Slurm here" from a skip into a failure.
+# Waits are on conditions with a deadline, never on a fixed time.
+
+bats_require_minimum_version 1.5.0
+
+RV_SRC=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+RV_BUILD=$(cd "${RV_BUILD:-${top_builddir:-$RV_SRC/build}}" && pwd) || exit 1
+export RV_SRC RV_BUILD
+RV=$RV_BUILD/rv
+export RV
+
+# require_slurm - skip the whole file, with the reason, where a private Slurm
+# cannot run. Call it in setup_file, or use sandbox_up, which does.
+require_slurm() {
+    local why='' p
+    [ -x "$RV" ] || why="$RV is not built (configure found no Slurm)"
+    for p in munged slurmctld slurmd srun sbatch; do
+        PATH=$PATH:/usr/sbin:/sbin command -v "$p" >/dev/null ||
+            why="$p is not installed"
+    done
+    [ -n "$why" ] || return 0
+    case ,${RV_REQUIRE:-}, in
+    *,slurm,*)
+        echo "RV_REQUIRE=slurm, but $why" >&2
+        return 1
+        ;;
+    esac
+    skip "$why"
+}
+
+# short_dir - a new folder with a short name: sockets have 107 bytes.
+short_dir() {
+    mktemp -d /tmp/rvt.XXXXXX
+}
+
+# sandbox_up [rv sandbox up's options] - bring a sandbox up for this file and
+# point SLURM_CONF and PATH at it. SANDBOX is its folder, RVT a folder for the
+# file's own use that sandbox_down removes.
+sandbox_up() {
+    require_slurm || return 1
+    # Tests start from a shell that knows no other Slurm.
+    unset "${!SLURM_@}" "${!SBATCH_@}" "${!SRUN_@}" "${!PMIX_@}"
+    RVT=$(short_dir)
+    SANDBOX=$RVT/s
+    export RVT SANDBOX XDG_STATE_HOME=$RVT/state
+    "$RV" sandbox up --dir "$SANDBOX" "$@" >&2 || return 1
+    eval "$("$RV" sandbox env --dir "$SANDBOX")"
+}
+
+# sandbox_down - end it. Safe when sandbox_up skipped or failed.
+sandbox_down() {
+    [ -n "${RVT:-}" ] || return 0
+    "$RV" sandbox down --dir "$SANDBOX" >&2 || return 1
+    rm -rf "$RVT"
+}
+
+# sandbox_logs - the daemons' logs on stderr, for a test that fails.
+sandbox_logs() {
+    tail -n 20 "${SANDBOX:?}"/log/*.log >&2 || true
+}
+
+# run_cmd COMMAND... - bats' run with a deadline of $RVT_TIMEOUT (60) seconds.
+# Sets status, output and lines; prints all of it, which bats shows when the
+# test fails. stdin is empty: srun would eat the test's.
+run_cmd() {
+    run timeout -k 5 "${RVT_TIMEOUT:-60}" "$@" </dev/null
+    printf '$'
+    printf ' %q' "$@"
+    printf '\nstatus %s\n%s\n' "$status" "$output"
+}
+
+# run_srun ARG... - run_cmd srun ARG..., and the daemons' logs where srun
+# ended by the deadline.
+run_srun() {
+    run_cmd srun "$@"
+    [ "$status" != 124 ] || sandbox_logs
+}
+
+# wait_for SECONDS COMMAND... - until COMMAND succeeds; fails after SECONDS,
+# with COMMAND's last output.
+wait_for() {
+    local end=$((SECONDS + $1)) out
+    shift
+    until out=$("$@" 2>&1); do
+        if [ "$SECONDS" -ge "$end" ]; then
+            printf 'never true: %s\n%s\n' "$*" "$out" >&2
+            return 1
+        fi
+        sleep 0.05
+    done
+}
+
+# job_state ID - PENDING, RUNNING, COMPLETED ...
+job_state() {
+    scontrol show job "$1" -o | sed -n 's/.* JobState=\([A-Z_]*\).*/\1/p'
+}
+
+# wait_job ID STATE [SECONDS]
+wait_job() {
+    _job_is() { [ "$(job_state "$1")" = "$2" ]; }
+    wait_for "${3:-60}" _job_is "$1" "$2"
+}
