@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # lib.bash - what the suites on a real, private Slurm share
 #
-#   load lib
+#   load lib                # its setup() skips where there is no Slurm
 #   setup_file()    { sandbox_up --nodes 2 --gpus 4; }
 #   teardown_file() { sandbox_down; }
 #   @test "..."     { run_srun -N2 -n4 hostname; [ "${#lines[@]}" = 4 ]; }
@@ -18,8 +18,9 @@ export RV_SRC RV_BUILD
 RV=$RV_BUILD/rv
 export RV
 
-# require_slurm - skip the whole file, with the reason, where a private Slurm
-# cannot run. Call it in setup_file, or use sandbox_up, which does.
+# require_slurm - for setup_file (sandbox_up calls it): where a private Slurm
+# cannot run, note the reason in RVT_SKIP, for which setup() skips every test
+# of the file. bats 1.8 cannot skip from setup_file.
 require_slurm() {
     local why='' p
     [ -x "$RV" ] || why="$RV is not built (configure found no Slurm)"
@@ -34,7 +35,17 @@ require_slurm() {
         return 1
         ;;
     esac
-    skip "$why"
+    export RVT_SKIP=$why
+}
+
+# setup - bats calls it before each test. A file with a setup of its own calls
+# skip_without_slurm first.
+setup() {
+    skip_without_slurm
+}
+
+skip_without_slurm() {
+    [ -z "${RVT_SKIP:-}" ] || skip "$RVT_SKIP"
 }
 
 # short_dir - a new folder with a short name: sockets have 107 bytes.
@@ -47,6 +58,7 @@ short_dir() {
 # file's own use that sandbox_down removes.
 sandbox_up() {
     require_slurm || return 1
+    [ -z "${RVT_SKIP:-}" ] || return 0
     # Tests start from a shell that knows no other Slurm.
     unset "${!SLURM_@}" "${!SBATCH_@}" "${!SRUN_@}" "${!PMIX_@}"
     RVT=$(short_dir)
@@ -71,6 +83,7 @@ sandbox_logs() {
 # run_cmd COMMAND... - bats' run with a deadline of $RVT_TIMEOUT (60) seconds.
 # Sets status, output and lines; prints all of it, which bats shows when the
 # test fails. stdin is empty: srun would eat the test's.
+# shellcheck disable=SC2154 # bats' run sets status and output
 run_cmd() {
     run timeout -k 5 "${RVT_TIMEOUT:-60}" "$@" </dev/null
     printf '$'
@@ -104,8 +117,11 @@ job_state() {
     scontrol show job "$1" -o | sed -n 's/.* JobState=\([A-Z_]*\).*/\1/p'
 }
 
+job_is() {
+    [ "$(job_state "$1")" = "$2" ]
+}
+
 # wait_job ID STATE [SECONDS]
 wait_job() {
-    _job_is() { [ "$(job_state "$1")" = "$2" ]; }
-    wait_for "${3:-60}" _job_is "$1" "$2"
+    wait_for "${3:-60}" job_is "$1" "$2"
 }
