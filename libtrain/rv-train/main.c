@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * main.c - rv-train: read the command line, train, give the exit status */
+#include "config.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "launcher/version.h"
+#include "run.h"
+
+enum {
+    EXIT_OK = 0,
+    EXIT_FAILED = 1,
+    EXIT_SETTINGS = 2,
+    EXIT_FILES = 3,
+    EXIT_PEERS = 4,
+    EXIT_STOPPED = 75, /* EX_TEMPFAIL of sysexits.h: go on later */
+};
+
+static const char usage[] =
+    "Usage: rv-train [--check] FILE [section.key=value...]\n"
+    "       rv-train --help | --version\n"
+    "Train a language model on text, as FILE says (rv-train(1)).\n"
+    "\n"
+    "  FILE                INI file; its name has a '.' or a '/'\n"
+    "  section.key=value   replaces what the file says\n"
+    "  --check             read and check the settings, train nothing\n"
+    "  --help              this text\n"
+    "  --version           version, and what it was built for\n"
+    "\n"
+    "Exit status: 0 done, 2 wrong settings, 3 a file, 4 another rank,\n"
+    "75 stopped on request with a checkpoint written, 1 anything else.\n";
+
+static volatile sig_atomic_t stop_wanted;
+
+static void want_stop (int signo)
+{
+    (void)signo;
+    stop_wanted = 1;
+}
+
+/* SIGUSR1 is what a job's time limit is announced with; SIGTERM ends it. */
+static void catch_signals (void)
+{
+    struct sigaction act = {.sa_handler = want_stop, .sa_flags = SA_RESTART};
+
+    sigemptyset (&act.sa_mask);
+    sigaction (SIGTERM, &act, NULL);
+    sigaction (SIGUSR1, &act, NULL);
+}
+
+static int exit_status (train_status_t status)
+{
+    switch (status) {
+    case TRAIN_OK:
+        return EXIT_OK;
+    case TRAIN_EINVAL:
+        return EXIT_SETTINGS;
+    case TRAIN_EIO:
+    case TRAIN_EFORMAT:
+    case TRAIN_ECORRUPT:
+    case TRAIN_ENOTFOUND:
+        return EXIT_FILES;
+    case TRAIN_EPEER:
+    case TRAIN_EMISMATCH:
+    case TRAIN_ETIMEDOUT:
+        return EXIT_PEERS;
+    default:
+        return EXIT_FAILED;
+    }
+}
+
+static int fail (struct who who, const char *verb, const char *object,
+                 const train_error_t *err)
+{
+    char host[65] = "?";
+
+    gethostname (host, sizeof (host) - 1);
+    if (who.size > 1)
+        fprintf (stderr, "rv-train[rank %d on %s]: ", who.rank, host);
+    else
+        fprintf (stderr, "rv-train: ");
+    fprintf (stderr, "cannot %s %s: %s\n", verb, object, err->text);
+    return exit_status (err->code);
+}
+
+/* Messages of settings begin with the file or the override. */
+static int fail_settings (const struct rv_error *e)
+{
+    fprintf (stderr, "rv-train: cannot read the settings: %s\n", e->text);
+    return exit_status ((train_status_t)e->code);
+}
+
+static int train (const char *file, char *const *overrides, size_t n,
+                  bool check)
+{
+    struct settings set;
+    struct rv_error e = {0};
+    train_error_t err = {0};
+    struct who who;
+    bool stopped = false;
+    int rc;
+
+    if (settings_read (&set, file, overrides, n, &e) != RV_OK) {
+        settings_fini (&set);
+        return fail_settings (&e);
+    }
+    if (check) {
+        printf ("%s: good\n", file);
+        rc = EXIT_OK;
+    } else {
+        catch_signals ();
+        rc = exit_status (
+            run_training (&set, &stop_wanted, &who, &stopped, &err));
+        if (rc != EXIT_OK)
+            rc = fail (who, "train as", file, &err);
+        else if (stopped)
+            rc = EXIT_STOPPED;
+    }
+    settings_fini (&set);
+    return rc;
+}
+
+static int usage_error (const char *format, const char *word)
+{
+    fprintf (stderr, "rv-train: ");
+    fprintf (stderr, "cannot understand '%s': %s\n", word, format);
+    return EXIT_SETTINGS;
+}
+
+static int command (int argc, char **argv)
+{
+    bool check = argc > 1 && strcmp (argv[1], "--check") == 0;
+    int at = check ? 2 : 1;
+
+    if (at >= argc) {
+        fputs (usage, stderr);
+        return EXIT_SETTINGS;
+    }
+    if (strcmp (argv[at], "--help") == 0 || strcmp (argv[at], "-h") == 0) {
+        fputs (usage, stdout);
+        return EXIT_OK;
+    }
+    if (strcmp (argv[at], "--version") == 0) {
+        puts (RV_VERSION_LINE ("rv-train"));
+        return EXIT_OK;
+    }
+    if (argv[at][0] == '-')
+        return usage_error ("there is no such option; --help lists them",
+                            argv[at]);
+    if (!strpbrk (argv[at], "./"))
+        return usage_error ("a file's name has a '.' or a '/', and this "
+                            "version has no commands",
+                            argv[at]);
+    for (int i = at + 1; i < argc; i++)
+        if (!strchr (argv[i], '='))
+            return usage_error ("expected section.key=value", argv[i]);
+    return train (argv[at], argv + at + 1, (size_t)(argc - at - 1), check);
+}
+
+int main (int argc, char **argv)
+{
+    int rc = command (argc, argv);
+
+    /* A full disk behind stdout must not look like success. */
+    if (fflush (stdout) != 0 && rc == EXIT_OK) {
+        fprintf (stderr, "rv-train: cannot write to stdout: %s\n",
+                 strerror (errno));
+        rc = EXIT_FAILED;
+    }
+    return rc;
+}

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * run.c - set a run up, take its steps, save it
+ *
+ * Rank 0 alone writes files and progress. Whatever makes a rank do something
+ * else than the others (a checkpoint found, a request to stop) is first made
+ * common to all. */
+#include "config.h"
+
+#include "run.h"
+
+#include <inttypes.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include "libtrain/err.h"
+#include "libtrain/trainer.h"
+#include "metrics.h"
+
+struct run {
+    const struct settings *set;
+    train_group_t *group;
+    train_data_t *data;
+    train_decoder_t *decoder;
+    train_trainer_t *trainer;
+    struct metrics *metrics; /* rank 0's, NULL when no file is asked for */
+    bool first;              /* this is rank 0 */
+    int64_t saved;           /* step of the last checkpoint, -1 none */
+    double loss_begin, loss_end, begin_s;
+};
+
+static double now (void)
+{
+    struct timespec ts;
+
+    clock_gettime (CLOCK_MONOTONIC, &ts);
+    return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
+}
+
+#ifdef HAVE_CBLAS
+/* OpenBLAS's own; other libraries have it not, and read variables alone. */
+extern void openblas_set_num_threads (int n) __attribute__ ((weak));
+#endif
+
+/* Ranks that share a node share its CPUs, unless a variable says how. More
+ * threads than CPUs would spin against each other. */
+static void share_cpus (const train_group_t *group)
+{
+#ifdef HAVE_CBLAS
+    cpu_set_t mask;
+    int n;
+
+    if (getenv ("OPENBLAS_NUM_THREADS") || getenv ("OMP_NUM_THREADS")
+        || train_group_local_size (group) == 1 || !openblas_set_num_threads
+        || sched_getaffinity (0, sizeof (mask), &mask) < 0)
+        return;
+    n = CPU_COUNT (&mask) / train_group_local_size (group);
+    openblas_set_num_threads (n < 1 ? 1 : n);
+#else
+    (void)group;
+#endif
+}
+
+static train_status_t open_data (struct run *r, train_error_t *err)
+{
+    train_data_options_t options = settings_data (r->set);
+    train_status_t status = train_data_open (&options, &r->data, err);
+    char where[256];
+
+    if (status != TRAIN_OK)
+        err_prefix (
+            err, status, "%s",
+            settings_where (r->set, "data", "files", where, sizeof (where)));
+    return status;
+}
+
+static train_status_t open_model (struct run *r, train_error_t *err)
+{
+    train_decoder_config_t config = settings_decoder (r->set);
+    train_trainer_options_t options = settings_trainer (r->set);
+    train_status_t status = train_decoder_create (&config, &r->decoder, err);
+
+    if (status != TRAIN_OK)
+        return status;
+    train_decoder_init (r->decoder, (uint64_t)r->set->seed);
+    return train_trainer_create (&options, r->group, r->data, r->decoder,
+                                 &r->trainer, err);
+}
+
+static void say_start (const struct run *r)
+{
+    const train_decoder_config_t *c = train_decoder_config (r->decoder);
+
+    if (!r->first)
+        return;
+    printf ("rv-train " PACKAGE_VERSION ": %d rank%s (%s), device cpu, %s\n",
+            train_group_size (r->group),
+            train_group_size (r->group) == 1 ? "" : "s",
+            train_group_backend (r->group),
+            c->dtype == TRAIN_F64 ? "fp64" : "fp32");
+    printf ("model: %zu parameters, %d layers of %d, %d heads\n",
+            train_decoder_numel (r->decoder), c->layers, c->dim, c->heads);
+    printf ("data: %zu files, %" PRId64 " bytes, %" PRId64
+            " samples of %d tokens\n",
+            train_data_n_files (r->data), train_data_bytes (r->data),
+            train_data_n_samples (r->data), train_data_seq (r->data));
+    fflush (stdout);
+}
+
+/* Is there a checkpoint to go on from? Only rank 0 looks. */
+static train_status_t look (struct run *r, const char *where, bool may_lack,
+                            int32_t *ret_found, train_error_t *err)
+{
+    int64_t shape[1] = {1};
+    train_status_t status = TRAIN_OK;
+    train_tensor_t view;
+    char *path = NULL;
+
+    if (r->first)
+        status = train_ckpt_find (where, &path, err);
+    *ret_found = path != NULL;
+    free (path);
+    if (status == TRAIN_ENOTFOUND && may_lack)
+        status = TRAIN_OK;
+    status = trainer_agree (r->group, status, err);
+    if (status == TRAIN_OK)
+        status = train_tensor_view (&view, ret_found, TRAIN_I32, 1, shape, err);
+    if (status == TRAIN_OK)
+        status = train_broadcast (r->group, &view.t, 0, err);
+    return status;
+}
+
+static train_status_t refuse_overwrite (const struct run *r, train_error_t *err)
+{
+    char where[256];
+
+    return err_set (
+        err, TRAIN_EINVAL,
+        "%s: %s holds checkpoints of another run; resume = auto "
+        "goes on from them, and another dir keeps them",
+        settings_where (r->set, "checkpoint", "resume", where, sizeof (where)),
+        r->set->ckpt_dir);
+}
+
+static train_status_t resume (struct run *r, train_error_t *err)
+{
+    bool off = strcmp (r->set->resume, "off") == 0;
+    bool given = !off && strcmp (r->set->resume, "auto") != 0;
+    const char *where = given ? r->set->resume : r->set->ckpt_dir;
+    int32_t found = 0;
+    train_status_t status;
+
+    if (!where)
+        return TRAIN_OK;
+    status = look (r, where, !given, &found, err);
+    if (status != TRAIN_OK || !found)
+        return status;
+    if (off)
+        return refuse_overwrite (r, err);
+    status = train_trainer_load (r->trainer, where, err);
+    if (status != TRAIN_OK)
+        return status;
+    if (!given)
+        r->saved = train_trainer_steps (r->trainer);
+    if (r->first)
+        printf ("resumed at step %" PRId64 " from %s\n",
+                train_trainer_steps (r->trainer), where);
+    return TRAIN_OK;
+}
+
+static train_status_t open_metrics (struct run *r, train_error_t *err)
+{
+    struct rv_error e = {0};
+    train_status_t status = TRAIN_OK;
+
+    if (r->first && r->set->log_file
+        && metrics_open (&r->metrics, r->set->log_file,
+                         train_trainer_steps (r->trainer), &e)
+               != RV_OK)
+        status = err_from (err, &e);
+    return trainer_agree (r->group, status, err);
+}
+
+static train_status_t set_up (struct run *r, struct who *ret_who,
+                              train_error_t *err)
+{
+    train_status_t status = train_group_create (NULL, &r->group, err);
+
+    if (status != TRAIN_OK)
+        return status;
+    ret_who->rank = train_group_rank (r->group);
+    ret_who->size = train_group_size (r->group);
+    r->first = ret_who->rank == 0;
+    share_cpus (r->group);
+    if ((status = open_data (r, err)) == TRAIN_OK)
+        status = open_model (r, err);
+    if (status == TRAIN_OK)
+        say_start (r);
+    if (status == TRAIN_OK)
+        status = resume (r, err);
+    if (status == TRAIN_OK)
+        status = open_metrics (r, err);
+    return status;
+}
+
+static int64_t peak_bytes (void)
+{
+    struct rusage use;
+
+    return getrusage (RUSAGE_SELF, &use) < 0 ? 0
+                                             : (int64_t)use.ru_maxrss * 1024;
+}
+
+static train_status_t report (struct run *r, const train_metrics_t *m,
+                              train_error_t *err)
+{
+    double tok_per_s = (double)r->set->batch * (double)r->set->seq
+                       / (m->step_s > 0 ? m->step_s : 1e-9);
+    int64_t every = r->set->log_every;
+    struct rv_error e = {0};
+
+    if (r->loss_begin == 0)
+        r->loss_begin = m->loss;
+    r->loss_end = m->loss;
+    if (!r->first)
+        return TRAIN_OK;
+    if (r->metrics
+        && metrics_write (r->metrics, m, tok_per_s, peak_bytes (), &e) != RV_OK)
+        return err_from (err, &e);
+    if (every > 0
+        && (m->step % every == 0 || m->step == 1 || m->step == r->set->steps
+            || m->skipped)) {
+        printf ("step %" PRId64 "/%" PRId64 "  loss %.4f  grad %.3g  lr %.2e  "
+                "%.0f tok/s  %.0f ms%s\n",
+                m->step, r->set->steps, m->loss, m->grad_norm, m->lr, tok_per_s,
+                m->step_s * 1e3, m->skipped ? "  skipped: not finite" : "");
+        fflush (stdout);
+    }
+    return TRAIN_OK;
+}
+
+static train_status_t save (struct run *r, train_error_t *err)
+{
+    int64_t step = train_trainer_steps (r->trainer);
+    train_status_t status;
+
+    if (!r->set->ckpt_dir || r->saved == step)
+        return TRAIN_OK;
+    status = train_trainer_save (r->trainer, r->set->ckpt_dir,
+                                 (int)r->set->ckpt_keep, err);
+    if (status == TRAIN_OK)
+        r->saved = step;
+    return status;
+}
+
+static train_status_t stopped (struct run *r, bool *ret_stopped,
+                               train_error_t *err)
+{
+    int64_t step = train_trainer_steps (r->trainer);
+    train_status_t status;
+
+    if (!r->set->ckpt_dir)
+        return err_set (err, TRAIN_EABORTED,
+                        "stopped on request after step %" PRId64
+                        " and nothing is saved; [checkpoint] dir keeps a run",
+                        step);
+    if ((status = save (r, err)) != TRAIN_OK)
+        return status;
+    *ret_stopped = true;
+    if (r->first)
+        printf ("stopped on request after step %" PRId64 "; checkpoint in %s\n",
+                step, r->set->ckpt_dir);
+    return TRAIN_OK;
+}
+
+static train_status_t take_steps (struct run *r,
+                                  const volatile sig_atomic_t *stop,
+                                  bool *ret_stopped, train_error_t *err)
+{
+    int64_t every = r->set->ckpt_every;
+    train_metrics_t m = {.step = train_trainer_steps (r->trainer)};
+
+    while (m.step < r->set->steps) {
+        train_status_t status =
+            train_trainer_step (r->trainer, *stop != 0, &m, err);
+
+        if (status == TRAIN_OK)
+            status = report (r, &m, err);
+        if (status != TRAIN_OK)
+            return status;
+        if (m.stop && m.step < r->set->steps)
+            return stopped (r, ret_stopped, err);
+        if (every > 0 && m.step % every == 0
+            && (status = save (r, err)) != TRAIN_OK)
+            return status;
+    }
+    return save (r, err);
+}
+
+static void say_end (const struct run *r)
+{
+    if (!r->first)
+        return;
+    if (r->loss_begin == 0)
+        printf ("nothing to do: the checkpoint has %" PRId64 " steps\n",
+                train_trainer_steps (r->trainer));
+    else
+        printf ("done: step %" PRId64 ", loss %.4f -> %.4f, %.1f s\n",
+                train_trainer_steps (r->trainer), r->loss_begin, r->loss_end,
+                now () - r->begin_s);
+    if (r->saved >= 0)
+        printf ("checkpoint: %s/step-%08" PRId64 "\n", r->set->ckpt_dir,
+                r->saved);
+}
+
+train_status_t run_training (const struct settings *set,
+                             const volatile sig_atomic_t *stop,
+                             struct who *ret_who, bool *ret_stopped,
+                             train_error_t *err)
+{
+    struct run r = {.set = set, .saved = -1, .begin_s = now ()};
+    train_status_t status;
+
+    *ret_who = (struct who){0, 1};
+    *ret_stopped = false;
+    status = set_up (&r, ret_who, err);
+    if (status == TRAIN_OK)
+        status = take_steps (&r, stop, ret_stopped, err);
+    if (status == TRAIN_OK && !*ret_stopped)
+        say_end (&r);
+    metrics_close (r.metrics);
+    train_trainer_destroy (r.trainer);
+    train_decoder_destroy (r.decoder);
+    train_data_close (r.data);
+    train_group_destroy (r.group);
+    return status;
+}

@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * settings.c - rv-train's keys, their defaults, and what does not go together */
+#include "settings.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/conf.h"
+#include "plan/fsio.h"
+
+#define AT(field) offsetof (struct settings, field)
+
+/* Sections are in the order of rv-train(1). */
+static const struct conf_key keys[] = {
+    {"run", "task", CONF_CHOICE, AT (task), 0, 0, "pretrain,sft,grpo"},
+    {"run", "steps", CONF_INT, AT (steps), 1, 1e12, NULL},
+    {"run", "seed", CONF_INT, AT (seed), 0, 9e15, NULL},
+    {"run", "device", CONF_CHOICE, AT (device), 0, 0, "auto,cpu,cuda"},
+    {"run", "deterministic", CONF_BOOL, AT (deterministic), 0, 0, NULL},
+    {"model", "dir", CONF_STRING, AT (model_dir), 0, 0, NULL},
+    {"model", "layers", CONF_INT, AT (layers), 1, 1024, NULL},
+    {"model", "dim", CONF_INT, AT (dim), 2, 65536, NULL},
+    {"model", "heads", CONF_INT, AT (heads), 1, 1024, NULL},
+    {"model", "kv_heads", CONF_INT, AT (kv_heads), 1, 1024, NULL},
+    {"model", "ffn", CONF_INT, AT (ffn), 1, 1 << 20, NULL},
+    {"model", "vocab", CONF_INT, AT (vocab), 2, 1 << 24, NULL},
+    {"model", "tie", CONF_BOOL, AT (tie), 0, 0, NULL},
+    {"model", "rope_theta", CONF_DOUBLE, AT (rope_theta), 1, 1e12, NULL},
+    {"data", "files", CONF_STRING, AT (files), 0, 0, NULL},
+    {"data", "tokenizer", CONF_STRING, AT (tokenizer), 0, 0, NULL},
+    {"data", "seq", CONF_INT, AT (seq), 1, 1 << 20, NULL},
+    {"data", "batch", CONF_INT, AT (batch), 1, 1 << 24, NULL},
+    {"data", "micro_batch", CONF_INT, AT (micro_batch), 1, 1 << 24, NULL},
+    {"data", "shuffle", CONF_BOOL, AT (shuffle), 0, 0, NULL},
+    {"optim", "lr", CONF_DOUBLE, AT (lr), 0, 1e3, NULL},
+    {"optim", "min_lr", CONF_DOUBLE, AT (min_lr), 0, 1e3, NULL},
+    {"optim", "warmup", CONF_INT, AT (warmup), 0, 1e12, NULL},
+    {"optim", "schedule", CONF_CHOICE, AT (schedule), 0, 0,
+     "constant,linear,cosine"},
+    {"optim", "beta1", CONF_DOUBLE, AT (beta1), 0, 1, NULL},
+    {"optim", "beta2", CONF_DOUBLE, AT (beta2), 0, 1, NULL},
+    {"optim", "eps", CONF_DOUBLE, AT (eps), 0, 1, NULL},
+    {"optim", "weight_decay", CONF_DOUBLE, AT (weight_decay), 0, 1e3, NULL},
+    {"optim", "clip", CONF_DOUBLE, AT (clip), 0, 1e9, NULL},
+    {"shard", "strategy", CONF_CHOICE, AT (strategy), 0, 0,
+     "no_shard,shard_grad_op,full_shard"},
+    {"shard", "wrap", CONF_STRING, AT (wrap), 0, 0, NULL},
+    {"shard", "prefetch", CONF_INT, AT (prefetch), 0, 1024, NULL},
+    {"shard", "offload", CONF_BOOL, AT (offload), 0, 0, NULL},
+    {"precision", "param", CONF_CHOICE, AT (param), 0, 0,
+     "fp32,fp64,bf16,fp16"},
+    {"precision", "reduce", CONF_CHOICE, AT (reduce), 0, 0,
+     "fp32,fp64,bf16,fp16"},
+    {"precision", "buffer", CONF_CHOICE, AT (buffer), 0, 0,
+     "fp32,fp64,bf16,fp16"},
+    {"precision", "scaler", CONF_BOOL, AT (scaler), 0, 0, NULL},
+    {"precision", "stochastic_rounding", CONF_BOOL, AT (stochastic_rounding), 0,
+     0, NULL},
+    {"checkpoint", "dir", CONF_STRING, AT (ckpt_dir), 0, 0, NULL},
+    {"checkpoint", "every", CONF_INT, AT (ckpt_every), 0, 1e12, NULL},
+    {"checkpoint", "keep", CONF_INT, AT (ckpt_keep), 1, 1e6, NULL},
+    {"checkpoint", "resume", CONF_STRING, AT (resume), 0, 0, NULL},
+    {"log", "file", CONF_STRING, AT (log_file), 0, 0, NULL},
+    {"log", "every", CONF_INT, AT (log_every), 0, 1e12, NULL},
+    {"log", "trace", CONF_STRING, AT (trace), 0, 0, NULL},
+    /* Known names that are not served yet: refuse () says so. */
+    {"generate", "*", CONF_STRING, 0, 0, 0, NULL},
+    {"grpo", "*", CONF_STRING, 0, 0, 0, NULL},
+    {"reward *", "*", CONF_STRING, 0, 0, 0, NULL},
+    {"reference", "*", CONF_STRING, 0, 0, 0, NULL},
+};
+
+#define N_KEYS (sizeof (keys) / sizeof (*keys))
+
+static int refuse (void *arg, const char *section, const char *section_arg,
+                   const char *key, const char *value, struct rv_error *err)
+{
+    (void)arg, (void)section_arg, (void)value;
+    return error_set (err, RV_EINVAL,
+                      "[%s] %s belongs to task sft or grpo, which this "
+                      "version does not serve; remove it",
+                      section, key);
+}
+
+/* Every string starts as a copy, so that settings_fini frees alike. */
+static int set_defaults (struct settings *c, struct rv_error *err)
+{
+    c->seed = 1;
+    c->deterministic = true;
+    c->layers = 4;
+    c->dim = 128;
+    c->heads = 4;
+    c->vocab = 256;
+    c->tie = true;
+    c->rope_theta = 10000;
+    c->seq = 128;
+    c->batch = 16;
+    c->shuffle = true;
+    c->lr = 1e-3;
+    c->beta1 = 0.9;
+    c->beta2 = 0.95;
+    c->eps = 1e-8;
+    c->weight_decay = 0.1;
+    c->clip = 1;
+    c->schedule = TRAIN_SCHEDULE_COSINE;
+    c->reduce = c->buffer = -1; /* as param */
+    c->ckpt_keep = 2;
+    c->log_every = 10;
+    c->tokenizer = strdup ("bytes");
+    c->resume = strdup ("auto");
+    if (!c->tokenizer || !c->resume)
+        return error_set (err, RV_ENOMEM, "no memory");
+    return RV_OK;
+}
+
+/* "dir =" with nothing behind it unsets, so that an override can. */
+static void unset_empty (struct settings *c)
+{
+    char **text[] = {&c->model_dir, &c->files,    &c->wrap,
+                     &c->ckpt_dir,  &c->log_file, &c->trace};
+
+    for (size_t i = 0; i < sizeof (text) / sizeof (*text); i++)
+        if (*text[i] && !**text[i]) {
+            free (*text[i]);
+            *text[i] = NULL;
+        }
+}
+
+/* What follows from other settings where nothing was said. */
+static void derive (struct settings *c)
+{
+    if (c->kv_heads == 0)
+        c->kv_heads = c->heads;
+    if (c->ffn == 0) /* 8/3 dim, up to the next multiple of 32 */
+        c->ffn = (c->dim * 8 / 3 + 31) / 32 * 32;
+    if (c->reduce < 0)
+        c->reduce = c->param;
+    if (c->buffer < 0)
+        c->buffer = c->param;
+}
+
+static int from_environment (struct settings *c, struct rv_error *err)
+{
+    const char *ckpt = getenv ("RV_CHECKPOINT_DIR");
+    const char *out = getenv ("RV_OUTPUT_DIR");
+
+    if (!c->ckpt_dir && ckpt && *ckpt && !(c->ckpt_dir = strdup (ckpt)))
+        return error_set (err, RV_ENOMEM, "no memory");
+    if (!c->log_file && out && *out
+        && !(c->log_file = fsio_join (out, "metrics.jsonl")))
+        return error_set (err, RV_ENOMEM, "no memory");
+    return RV_OK;
+}
+
+struct rule {
+    bool broken;
+    const char *section, *key, *why;
+};
+
+static int apply (const struct settings *c, const struct rule *rule, size_t n,
+                  struct rv_error *err)
+{
+    char where[512];
+
+    for (size_t i = 0; i < n; i++)
+        if (rule[i].broken)
+            return error_set (err, RV_EINVAL, "%s: %s",
+                              settings_where (c, rule[i].section, rule[i].key,
+                                              where, sizeof (where)),
+                              rule[i].why);
+    return RV_OK;
+}
+
+/* Names of contracts that this version has no code for. */
+static int check_served (const struct settings *c, struct rv_error *err)
+{
+    const struct rule rule[] = {
+        {c->task != TASK_PRETRAIN, "run", "task",
+         "only pretrain is served yet"},
+        {c->device == DEVICE_CUDA, "run", "device",
+         "cuda is not served yet; use cpu or auto"},
+        {c->model_dir, "model", "dir",
+         "reading a model from a folder is not served yet; give its sizes"},
+        {strcmp (c->tokenizer, "bytes") != 0, "data", "tokenizer",
+         "only bytes is served yet"},
+        {c->strategy != STRATEGY_NO_SHARD, "shard", "strategy",
+         "only no_shard (every rank has the whole model) is served yet"},
+        {c->wrap, "shard", "wrap", "needs sharding, which is not served yet"},
+        {c->prefetch != 0, "shard", "prefetch",
+         "needs sharding, which is not served yet; use 0"},
+        {c->offload, "shard", "offload",
+         "needs sharding, which is not served yet; use off"},
+        {c->param != FP32 && c->param != FP64, "precision", "param",
+         "only fp32 and fp64 are served yet"},
+        {c->reduce != c->param, "precision", "reduce",
+         "only the same as param is served yet"},
+        {c->buffer != c->param, "precision", "buffer",
+         "only the same as param is served yet"},
+        {c->scaler, "precision", "scaler",
+         "needs fp16, which is not served yet; use off"},
+        {c->stochastic_rounding, "precision", "stochastic_rounding",
+         "needs bf16, which is not served yet; use off"},
+        {c->trace, "log", "trace", "traces are not served yet; remove it"},
+    };
+
+    return apply (c, rule, sizeof (rule) / sizeof (*rule), err);
+}
+
+static int check_sizes (const struct settings *c, struct rv_error *err)
+{
+    const struct rule rule[] = {
+        {!c->files, "data", "files",
+         "is not set; name text files, e.g. /usr/share/common-licenses/*"},
+        {c->steps == 0, "run", "steps", "is not set; give a number above 0"},
+        {c->dim % c->heads != 0, "model", "heads", "does not divide dim"},
+        {c->dim % c->heads == 0 && c->dim / c->heads % 2 != 0, "model", "heads",
+         "dim/heads is odd, and rotary positions need pairs"},
+        {c->heads % c->kv_heads != 0, "model", "kv_heads",
+         "does not divide heads"},
+        {c->vocab < 256, "model", "vocab",
+         "is below 256, the number of bytes that tokenizer = bytes has"},
+        {c->lr <= 0, "optim", "lr", "is not above 0"},
+        {c->min_lr > c->lr, "optim", "min_lr", "is above lr"},
+        {c->warmup > c->steps, "optim", "warmup", "is above [run] steps"},
+        {c->beta1 >= 1, "optim", "beta1", "is not below 1"},
+        {c->beta2 >= 1, "optim", "beta2", "is not below 1"},
+        {c->eps <= 0, "optim", "eps", "is not above 0"},
+        {c->ckpt_every > 0 && !c->ckpt_dir, "checkpoint", "every",
+         "needs [checkpoint] dir"},
+        {!*c->resume, "checkpoint", "resume", "is not auto, off or a path"},
+    };
+
+    return apply (c, rule, sizeof (rule) / sizeof (*rule), err);
+}
+
+int settings_read (struct settings *c, const char *file, char *const *overrides,
+                   size_t n, struct rv_error *err)
+{
+    int rc;
+
+    *c = (struct settings){
+        .file = file, .overrides = overrides, .n_overrides = n};
+    if ((rc = set_defaults (c, err)) != RV_OK)
+        return rc;
+    rc = conf_read (file, keys, N_KEYS, c, refuse, NULL, err);
+    for (size_t i = 0; i < n && rc == RV_OK; i++)
+        rc = conf_set (overrides[i], keys, N_KEYS, c, refuse, NULL, err);
+    if (rc != RV_OK)
+        return rc;
+    unset_empty (c);
+    if ((rc = from_environment (c, err)) != RV_OK)
+        return rc;
+    derive (c);
+    if ((rc = check_served (c, err)) == RV_OK)
+        rc = check_sizes (c, err);
+    return rc;
+}
+
+void settings_fini (struct settings *c)
+{
+    conf_free_strings (keys, N_KEYS, c);
+}
+
+static bool is_override_of (const char *text, const char *section,
+                            const char *key)
+{
+    size_t a = strlen (section), b = strlen (key);
+
+    return strncmp (text, section, a) == 0 && text[a] == '.'
+           && strncmp (text + a + 1, key, b) == 0 && text[a + 1 + b] == '=';
+}
+
+/* Does [line] begin with [word], blanks aside, and then one of [end]? */
+static const char *begins (const char *line, const char *word, const char *end)
+{
+    size_t n = strlen (word);
+
+    line += strspn (line, " \t");
+    if (strncmp (line, word, n) != 0)
+        return NULL;
+    line += n;
+    line += strspn (line, " \t");
+    return *line && strchr (end, *line) ? line : NULL;
+}
+
+/* The line of the file where a key stands, 0 if none: for messages about a
+ * value that was fine by itself when it was read. */
+static int line_of (const char *file, const char *section, const char *key)
+{
+    char head[64], *text, *next, *line;
+    bool inside = false;
+    int number = 0, found = 0;
+
+    if (fsio_read (file, 1 << 20, &text, NULL, NULL) != RV_OK)
+        return 0;
+    snprintf (head, sizeof (head), "[%s", section);
+    next = text;
+    while (!found && (line = strsep (&next, "\n"))) {
+        number++;
+        if (line[strspn (line, " \t")] == '[')
+            inside = begins (line, head, "]");
+        else if (inside && begins (line, key, "=:"))
+            found = number;
+    }
+    free (text);
+    return found;
+}
+
+char *settings_where (const struct settings *c, const char *section,
+                      const char *key, char *buf, size_t size)
+{
+    int line;
+
+    for (size_t i = c->n_overrides; i-- > 0;)
+        if (is_override_of (c->overrides[i], section, key)) {
+            snprintf (buf, size, "%s", c->overrides[i]);
+            return buf;
+        }
+    if ((line = line_of (c->file, section, key)) > 0)
+        snprintf (buf, size, "%s:%d: [%s] %s", c->file, line, section, key);
+    else
+        snprintf (buf, size, "%s: [%s] %s", c->file, section, key);
+    return buf;
+}
+
+train_decoder_config_t settings_decoder (const struct settings *c)
+{
+    return (train_decoder_config_t){
+        .size = sizeof (train_decoder_config_t),
+        .layers = (int)c->layers,
+        .dim = (int)c->dim,
+        .heads = (int)c->heads,
+        .kv_heads = (int)c->kv_heads,
+        .ffn = (int)c->ffn,
+        .vocab = (int)c->vocab,
+        .tie = c->tie,
+        .rope_theta = c->rope_theta,
+        .norm_eps = 1e-5,
+        .dtype = c->param == FP64 ? TRAIN_F64 : TRAIN_F32,
+    };
+}
+
+train_data_options_t settings_data (const struct settings *c)
+{
+    return (train_data_options_t){
+        .size = sizeof (train_data_options_t),
+        .files = c->files,
+        .seq = (int)c->seq,
+        .shuffle = c->shuffle,
+        .seed = (uint64_t)c->seed,
+    };
+}
+
+train_trainer_options_t settings_trainer (const struct settings *c)
+{
+    return (train_trainer_options_t){
+        .size = sizeof (train_trainer_options_t),
+        .batch = (int)c->batch,
+        .micro_batch = (int)c->micro_batch,
+        .clip = c->clip,
+        .adamw = {.size = sizeof (train_adamw_options_t),
+                  .beta1 = c->beta1,
+                  .beta2 = c->beta2,
+                  .eps = c->eps,
+                  .weight_decay = c->weight_decay},
+        .schedule = {.size = sizeof (train_schedule_t),
+                     .kind = (train_schedule_kind_t)c->schedule,
+                     .lr = c->lr,
+                     .min_lr = c->min_lr,
+                     .warmup = c->warmup,
+                     .steps = c->steps},
+    };
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * settings.h - what rv-train's INI file says. */
+#ifndef RV_TRAIN_SETTINGS_H
+#define RV_TRAIN_SETTINGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <train.h>
+
+#include "plan/error.h"
+
+/* Types are those of conf.h: choices are int, numbers int64_t or double. */
+struct settings {
+    const char *file;       /* borrowed from the command line */
+    char *const *overrides; /* (n_overrides) borrowed likewise */
+    size_t n_overrides;
+
+    int task;      /* enum task */
+    int64_t steps; /* 0 = not set, which is refused */
+    int64_t seed;
+    int device; /* enum device */
+    bool deterministic;
+
+    char *model_dir;
+    int64_t layers, dim, heads, kv_heads, ffn, vocab; /* 0 = by the others */
+    bool tie;
+    double rope_theta;
+
+    char *files;
+    char *tokenizer;
+    int64_t seq, batch, micro_batch;
+    bool shuffle;
+
+    double lr, min_lr, beta1, beta2, eps, weight_decay, clip;
+    int64_t warmup;
+    int schedule; /* train_schedule_kind_t */
+
+    int strategy; /* enum strategy */
+    char *wrap;
+    int64_t prefetch;
+    bool offload;
+
+    int param, reduce, buffer; /* enum precision */
+    bool scaler, stochastic_rounding;
+
+    char *ckpt_dir; /* NULL: RV_CHECKPOINT_DIR, else none */
+    int64_t ckpt_every, ckpt_keep;
+    char *resume; /* "auto", "off" or a path */
+
+    char *log_file; /* NULL: RV_OUTPUT_DIR/metrics.jsonl, else none */
+    int64_t log_every;
+    char *trace;
+};
+
+enum task { TASK_PRETRAIN, TASK_SFT, TASK_GRPO };
+enum device { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
+enum strategy {
+    STRATEGY_NO_SHARD,
+    STRATEGY_SHARD_GRAD_OP,
+    STRATEGY_FULL_SHARD
+};
+enum precision { FP32, FP64, BF16, FP16 };
+
+/* settings_read - defaults, then [file], then each override in turn, then
+ * RV_CHECKPOINT_DIR and RV_OUTPUT_DIR where the file gives no folder, then
+ * settings_check. On failure [set] is to be freed all the same.
+ * RV_EINVAL; RV_ENOTFOUND or RV_EIO for the file itself. */
+int settings_read (struct settings *set, const char *file,
+                   char *const *overrides, size_t n, struct rv_error *err);
+void settings_fini (struct settings *set);
+
+/* settings_where - "FILE:LINE: [section] key" of a setting, or "section.key=..."
+ * when an override has it, or "FILE: [section] key" when it stands nowhere.
+ *   buf   (size) written, cut if need be. Returns buf. */
+char *settings_where (const struct settings *set, const char *section,
+                      const char *key, char *buf, size_t size);
+
+/* The parts as libtrain takes them. */
+train_decoder_config_t settings_decoder (const struct settings *set);
+train_data_options_t settings_data (const struct settings *set);
+train_trainer_options_t settings_trainer (const struct settings *set);
+
+#endif

@@ -1,0 +1,35 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# fall.sh - one rank learns real text, and says so in lines and in metrics
+: "${top_srcdir:?}"
+# shellcheck source=tests/train/lib.bash
+. "$top_srcdir/tests/train/lib.bash"
+
+small "$tmp/a.ini" '[log]' "file = $tmp/deep/er/m.jsonl" 'every = 5'
+ok "trains" run "$tmp/a.ini" run.steps=60 model.dim=32
+ok "first loss is that of 256 equal bytes" \
+    awk 'NR == 1 { exit !($1 > 5.4 && $1 < 5.7) }' <(losses "$tmp/deep/er/m.jsonl")
+ok "last loss is below 3.6" \
+    awk 'END { exit !($1 > 1 && $1 < 3.6) }' <(losses "$tmp/deep/er/m.jsonl")
+ok "a line of metrics for each step" \
+    awk '{ if ($0 !~ "^[{]\"step\":" NR ",\"loss\":[0-9.]+,\"grad_norm\":[0-9.e+-]+,\"lr\":[0-9.e-]+,\"tok_per_s\":[0-9.]+,\"step_s\":[0-9.]+,\"tokens\":" NR * 256 ",\"skipped\":false,\"mem_bytes\":[0-9]+[}]$") bad = 1 } END { exit bad || NR != 60 }' "$tmp/deep/er/m.jsonl"
+ok "every fifth step on stdout, and the first" \
+    test "$(grep -c '^step ' "$tmp/out")" = 13
+ok "the last line has both losses" \
+    grep -Eq '^done: step 60, loss 5\.[0-9]+ -> [123]\.[0-9]+, [0-9.]+ s$' "$tmp/out"
+
+losses "$tmp/deep/er/m.jsonl" >"$tmp/first"
+ok "trains again" run "$tmp/a.ini" run.steps=60 model.dim=32
+ok "with the same bits, in a file begun anew" \
+    cmp -s "$tmp/first" <(losses "$tmp/deep/er/m.jsonl")
+ok "trains in fp64" run "$tmp/a.ini" precision.param=fp64 "log.file=$tmp/one"
+ok "trains in micro-batches" run "$tmp/a.ini" precision.param=fp64 \
+    data.micro_batch=2 "log.file=$tmp/four"
+ok "same losses within 1e-12" near "$tmp/one" "$tmp/four" 1e-12 12
+ok "another seed gives other losses" run "$tmp/a.ini" run.seed=2 "log.file=$tmp/other"
+ok "seen" bash -c '! cmp -s "$0" "$1"' <(losses "$tmp/other") <(losses "$tmp/one")
+echo 'not ours' >"$tmp/foreign"
+run "$tmp/a.ini" "log.file=$tmp/foreign"
+ok "a file that is no metrics is refused with 3" test $? = 3
+ok "and left alone" test "$(cat "$tmp/foreign")" = 'not ours'
+plan

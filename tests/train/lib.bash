@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+# lib.bash - TAP for the scripts beside it, and a small run of rv-train.
+# shellcheck shell=bash
+set -u
+: "${top_srcdir:?}" "${top_builddir:?}"
+export LC_ALL=C
+unset "${!RV_@}" RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
+unset "${!SLURM_@}" "${!PMIX_@}"
+export OMP_NUM_THREADS=1 # ranks of a test share few CPUs
+
+train=$top_builddir/rv-train
+text=$top_srcdir/LICENSE
+tmp=$(mktemp -d "${TMPDIR:-/tmp}/rv-train-test.XXXXXX") || exit 1
+count=0
+started=() # processes of this script alone
+
+clean_up ()
+{
+    local pid
+    for pid in "${started[@]}"; do
+        kill -KILL "$pid" 2>/dev/null
+    done
+    rm -rf "$tmp"
+}
+trap clean_up EXIT
+trap 'exit 1' INT TERM
+
+# ok NAME CMD... - a test that passes when CMD does; shows $tmp/out when not.
+ok ()
+{
+    local name=$1
+    shift
+    count=$((count + 1))
+    if "$@"; then
+        echo "ok $count - $name"
+    else
+        echo "not ok $count - $name"
+        [ -f "$tmp/out" ] && tail -n 20 "$tmp/out" | sed 's/^/# /'
+    fi
+}
+
+plan ()
+{
+    echo "1..$count"
+}
+
+# small FILE [LINE...] - an INI file of a model that takes milliseconds a step.
+small ()
+{
+    local file=$1
+    shift
+    cat >"$file" <<EOF
+[run]
+steps = 12
+[model]
+layers = 1
+dim = 16
+heads = 2
+kv_heads = 1
+ffn = 32
+[data]
+files = $text
+seq = 32
+batch = 8
+[optim]
+lr = 1e-2
+warmup = 2
+EOF
+    [ $# -eq 0 ] || printf '%s\n' "$@" >>"$file"
+}
+
+# run ARG... - rv-train with its output in $tmp/out; returns its exit status.
+run ()
+{
+    timeout 120 "$train" "$@" >"$tmp/out" 2>&1
+}
+
+# losses FILE - the losses of a file of metrics, one a line.
+losses ()
+{
+    sed -E 's/.*"loss":([^,]*),.*/\1/' "$1"
+}
+
+# near A B MOST N - do the N losses of two files of metrics differ by at most?
+near ()
+{
+    paste <(losses "$1") <(losses "$2") |
+        awk -v most="$3" -v n="$4" '{ d = $1 - $2; if (d > most || d < -most) bad = 1 }
+            END { exit bad || NR != n }'
+}
