@@ -10,11 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd_job.h"
 #include "sandbox/sandbox.h"
 
 /* One line a command, in the order of `rv --help`. */
 static const struct cmd *const table[] = {
-    &cmd_sandbox,
+    &cmd_run, &cmd_ps, &cmd_logs, &cmd_stop, &cmd_sandbox,
 };
 #define N_TABLE (sizeof (table) / sizeof (table[0]))
 

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * cluster.h - what rv asks of Slurm: nodes, partitions, jobs; and to end one.
+ *
+ * All through libslurm's typed interface (slurm.h), each question in a child
+ * (slurm_ask.h), so every call ends within a deadline. RV_ETIMEDOUT always
+ * means that no controller answers. */
+#ifndef RV_CLUSTER_H
+#define RV_CLUSTER_H
+
+#include <jansson.h>
+#include <stdint.h>
+
+#include "plan/error.h"
+#include "plan/strategy.h"
+#include "slurm_ask.h"
+
+/* cluster_load - a snapshot of nodes and partitions.
+ *   ret   written on success; free with strategy_cluster_fini */
+int cluster_load (struct strategy_cluster *ret, struct rv_error *err);
+
+/* State of a job that rv shows. Text members live with the record. */
+struct cluster_job {
+    uint32_t job_id;
+    char *name, *partition, *node_list; /* node_list "" while pending */
+    const char *state;                  /* "RUNNING"; static */
+    char *reason;                       /* why it is pending, or failed; "" */
+    bool active; /* pending, running, suspended or completing */
+    bool pending;
+    uint32_t nodes, restarts;
+    int64_t gpus;                               /* -1 = Slurm does not say */
+    int64_t submitted_at, started_at, ended_at; /* Unix; 0 = not yet */
+    int64_t time_limit_s;                       /* -1 = unlimited */
+    int exit_status, exit_signal;               /* of the batch script */
+};
+
+struct cluster_jobs {
+    struct cluster_job *job;
+    size_t n;
+};
+
+/* cluster_jobs_load - the jobs of this user that the controller knows, oldest
+ * first. */
+int cluster_jobs_load (struct cluster_jobs *ret, struct rv_error *err);
+void cluster_jobs_fini (struct cluster_jobs *jobs); /* NULL is fine */
+
+/* One job, asked without waiting: begin, then poll until done. RV_ENOTFOUND
+ * when the controller does not know the job (any more). */
+int cluster_job_begin (struct slurm_ask *ask, uint32_t job_id,
+                       struct rv_error *err);
+int cluster_job_poll (struct slurm_ask *ask, int timeout_ms, bool *ret_done,
+                      struct cluster_jobs *ret, struct rv_error *err);
+
+/* cluster_cancel - end a job as scancel(1) does. RV_ESTATE when it has ended,
+ * RV_ENOTFOUND when there is none. */
+int cluster_cancel (uint32_t job_id, struct rv_error *err);
+
+#endif

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * cmd_job.h - the commands about jobs, and what they share. */
+#ifndef RV_CMD_JOB_H
+#define RV_CMD_JOB_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cluster.h"
+#include "cmd.h"
+#include "reqdir.h"
+
+extern const struct cmd cmd_run;
+extern const struct cmd cmd_ps;
+extern const struct cmd cmd_logs;
+extern const struct cmd cmd_stop;
+
+/* cmd_job_status - the exit status for a failed question to Slurm. */
+int cmd_job_status (int code);
+
+/* cmd_job_hint - what would work when no controller answers; else NULL. */
+const char *cmd_job_hint (int code);
+
+/* One job that rv knows of: from Slurm, from a request's folder, or both. */
+struct known_job {
+    uint32_t job_id;
+    const char *name;
+    const struct cluster_job *live; /* NULL = Slurm has forgotten it */
+    const struct request *req;      /* NULL = not submitted by rv run */
+};
+
+struct known {
+    struct cluster_jobs jobs;
+    struct requests reqs;
+    struct known_job *job; /* newest first */
+    size_t n;
+};
+
+/* known_load - all jobs of this user. Without a controller RV_ETIMEDOUT, or
+ * with [offline] the requests alone. */
+int known_load (const char *state_dir, bool offline, struct known *ret,
+                struct rv_error *err);
+void known_fini (struct known *known);
+
+/* known_find - the job that [word] names: a job id, else a name, else the
+ * beginning of one. Jobs that have not ended go before those that have; of
+ * several that ended the newest is meant.
+ *   word   NULL = the newest job that rv run submitted
+ * RV_ENOTFOUND, or RV_EMISMATCH when several are meant (the text lists them).
+ */
+int known_find (const struct known *known, const char *word,
+                const struct known_job **ret, struct rv_error *err);
+
+/* known_active - has it not ended, as far as anyone can tell? */
+bool known_active (const struct known_job *job);
+
+#endif

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * cmd_logs.c - rv logs: what a job has written, and what it still writes */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd_job.h"
+#include "follow.h"
+#include "plan/duration.h"
+#include "settings.h"
+
+static const char usage[] =
+    "Usage: rv logs [JOB|NAME] [-f] [--out|--err] [--rank N] [--tail N]\n"
+    "Standard output of the ranks on standard output, the rest on standard\n"
+    "error. Without JOB the newest job of rv run.\n"
+    "  -f, --follow   go on until the job ends\n"
+    "      --out      only what the ranks wrote to standard output\n"
+    "      --err      only what they wrote to standard error\n"
+    "      --rank N   only rank N, without a label before each line\n"
+    "      --tail N   begin N lines before the end of each log\n"
+    "      --no-label no \"N: \" before the lines of several ranks\n";
+
+struct logs_opts {
+    const char *word;
+    struct follow_opts follow;
+    bool go_on, only_out, only_err, no_label, help;
+};
+
+enum { OPT_OUT = 256, OPT_ERR, OPT_RANK, OPT_TAIL, OPT_NO_LABEL };
+
+static const struct option long_options[] = {
+    {"follow", no_argument, NULL, 'f'},
+    {"out", no_argument, NULL, OPT_OUT},
+    {"err", no_argument, NULL, OPT_ERR},
+    {"rank", required_argument, NULL, OPT_RANK},
+    {"tail", required_argument, NULL, OPT_TAIL},
+    {"no-label", no_argument, NULL, OPT_NO_LABEL},
+    {"help", no_argument, NULL, 'h'},
+    {NULL, 0, NULL, 0},
+};
+
+/* A whole number from 0 on. */
+static bool parse_number (const char *text, long max, long *ret)
+{
+    if (!strcmp (text, "0")) {
+        *ret = 0;
+        return true;
+    }
+    return count_parse (text, max, ret, NULL) == RV_OK;
+}
+
+static int take_option (struct cmd_ctx *ctx, int c, struct logs_opts *opts)
+{
+    long n;
+
+    switch (c) {
+    case 'f':
+        opts->go_on = true;
+        break;
+    case OPT_OUT:
+        opts->only_out = true;
+        break;
+    case OPT_ERR:
+        opts->only_err = true;
+        break;
+    case OPT_NO_LABEL:
+        opts->no_label = true;
+        break;
+    case OPT_RANK:
+        if (!parse_number (optarg, 1 << 20, &n))
+            return cmd_usage_error (ctx,
+                                    "cannot show logs: --rank takes a "
+                                    "rank, not '%s'",
+                                    optarg);
+        opts->follow.rank = (int)n;
+        break;
+    case OPT_TAIL:
+        if (!parse_number (optarg, 1L << 30, &n))
+            return cmd_usage_error (ctx,
+                                    "cannot show logs: --tail takes a "
+                                    "number of lines, not '%s'",
+                                    optarg);
+        opts->follow.tail = n;
+        break;
+    case 'h':
+        opts->help = true;
+        break;
+    }
+    return CMD_OK;
+}
+
+static int parse (struct cmd_ctx *ctx, int argc, char **argv,
+                  struct logs_opts *opts)
+{
+    int c, status;
+
+    optind = 0;
+    opterr = 0;
+    while ((c = getopt_long (argc, argv, "fh", long_options, NULL)) != -1) {
+        if (c == '?')
+            return cmd_usage_error (ctx,
+                                    "cannot show logs: '%s' is no option, "
+                                    "or its value is missing",
+                                    argv[optind - 1]);
+        if ((status = take_option (ctx, c, opts)) != CMD_OK)
+            return status;
+    }
+    if (opts->only_out && opts->only_err)
+        return cmd_usage_error (ctx, "cannot show logs: --out and --err "
+                                     "exclude each other; leave both out for "
+                                     "both");
+    if (argc - optind > 1)
+        return cmd_usage_error (ctx, "cannot show logs: name one job, not %d",
+                                argc - optind);
+    opts->word = argv[optind];
+    return CMD_OK;
+}
+
+static int show (struct cmd_ctx *ctx, const struct request *req,
+                 struct logs_opts *opts)
+{
+    struct rv_error err = {0};
+    int status, ignored; /* the command's status is not ours */
+
+    if (opts->follow.rank >= (int)req->tasks)
+        return cmd_fail (ctx, CMD_USAGE, NULL,
+                         "cannot show logs of job %u: it has ranks 0 to %u, "
+                         "not %d",
+                         req->job_id, req->tasks - 1, opts->follow.rank);
+    opts->follow.out = !opts->only_err;
+    opts->follow.err = !opts->only_out;
+    opts->follow.batch =
+        !opts->only_out && !opts->only_err && opts->follow.rank < 0;
+    opts->follow.label =
+        opts->follow.rank < 0 && req->tasks > 1 && !opts->no_label;
+    status = opts->go_on ? follow_job (req, &opts->follow, &ignored, &err)
+                         : follow_show (req, &opts->follow, &err);
+    if (status != RV_OK)
+        return cmd_fail (
+            ctx, CMD_FAILED,
+            status == RV_ENOTFOUND ? "'rv ps' shows whether it runs" : NULL,
+            "cannot show logs of job %u: %s", req->job_id, err.text);
+    return CMD_OK;
+}
+
+static int find_and_show (struct cmd_ctx *ctx, struct logs_opts *opts)
+{
+    struct settings settings;
+    struct rv_error err = {0};
+    const struct known_job *job;
+    struct known known;
+    int status = settings_load (&settings, &err);
+
+    if (status != RV_OK)
+        return cmd_fail (ctx, CMD_FAILED, NULL, "cannot show logs: %s",
+                         err.text);
+    /* Logs are files: they can be read without a controller. */
+    status = known_load (settings.state_dir, true, &known, &err);
+    settings_fini (&settings);
+    if (status != RV_OK)
+        return cmd_fail (ctx, CMD_FAILED, NULL, "cannot show logs: %s",
+                         err.text);
+    if (known_find (&known, opts->word, &job, &err) != RV_OK)
+        status =
+            cmd_fail (ctx, CMD_NO_JOB, NULL, "cannot show logs: %s", err.text);
+    else if (!job->req)
+        status = cmd_fail (ctx, CMD_NO_JOB,
+                           "its output is where its own submission put it",
+                           "cannot show logs of job %u: 'rv run' did not "
+                           "submit it",
+                           job->job_id);
+    else
+        status = show (ctx, job->req, opts);
+    known_fini (&known);
+    return status;
+}
+
+static int cmd_logs_run (struct cmd_ctx *ctx, int argc, char **argv)
+{
+    struct logs_opts opts = {.follow = {.rank = -1, .tail = -1}};
+    int status = parse (ctx, argc, argv, &opts);
+
+    if (status != CMD_OK)
+        return status;
+    if (opts.help)
+        return cmd_help (ctx);
+    return find_and_show (ctx, &opts);
+}
+
+const struct cmd cmd_logs = {
+    .name = "logs",
+    .summary = "show what a job has written; -f follows it",
+    .usage = usage,
+    .json = false,
+    .run = cmd_logs_run,
+};

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * cmd_ps.c - rv ps: the jobs of this user */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cmd_job.h"
+#include "jsonout.h"
+#include "plan/duration.h"
+#include "settings.h"
+
+static const char usage[] =
+    "Usage: rv ps [-a] [--json]\n"
+    "The jobs of this user that have not ended, oldest first.\n"
+    "  -a, --all   ended ones too: what Slurm still knows, and every request\n"
+    "      --json  one JSON object on standard output\n";
+
+/* A job as ps shows it; texts are borrowed. */
+struct row {
+    const struct known_job *job;
+    const char *state;
+    int64_t gpus, elapsed_s; /* -1 = unknown */
+    int exit_status;         /* -1 = none, or unknown */
+};
+
+/* The state of a job that Slurm has forgotten, from what it left. */
+static const char *left_state (const struct request_status *status)
+{
+    if (!status->done)
+        return "UNKNOWN";
+    return status->exit_status == 0 ? "COMPLETED" : "FAILED";
+}
+
+static void fill_row (const struct known_job *job, struct row *row)
+{
+    struct request_status status = {.exit_status = -1};
+    const struct cluster_job *live = job->live;
+
+    if (job->req)
+        request_status (job->req->dir, job->job_id, &status, NULL);
+    memset (row, 0, sizeof (*row));
+    row->job = job;
+    row->state = live ? live->state : left_state (&status);
+    row->gpus = job->req ? (int64_t)job->req->gpus : live->gpus;
+    row->exit_status = status.done ? status.exit_status : -1;
+    row->elapsed_s = -1;
+    if (live && live->started_at) {
+        int64_t end = live->ended_at ? live->ended_at : time (NULL);
+
+        row->elapsed_s = end > live->started_at ? end - live->started_at : 0;
+    }
+    request_status_fini (&status);
+}
+
+static json_t *number_or_null (int64_t n)
+{
+    return n >= 0 ? json_integer (n) : json_null ();
+}
+
+static json_t *row_json (const struct row *row)
+{
+    const struct cluster_job *live = row->job->live;
+    const struct request *req = row->job->req;
+    bool typed = req && req->gpu_type[0];
+    int64_t submitted = live ? live->submitted_at : req->created_at;
+
+    return json_pack (
+        "{s:I, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
+        "s:o, s:o, s:o, s:o}",
+        "job_id", (json_int_t)row->job->job_id, "name",
+        jsonout_text (row->job->name), "state", row->state, "reason",
+        live && live->reason[0] ? jsonout_text (live->reason) : json_null (),
+        "partition", live ? jsonout_text (live->partition) : json_null (),
+        "nodes", live ? json_integer (live->nodes) : json_null (), "node_list",
+        live && live->node_list[0] ? jsonout_text (live->node_list)
+                                   : json_null (),
+        "gpus", number_or_null (row->gpus), "gpu_type",
+        typed ? jsonout_text (req->gpu_type) : json_null (), "submitted_at",
+        jsonout_time (submitted), "started_at",
+        jsonout_time (live ? live->started_at : 0), "ended_at",
+        jsonout_time (live ? live->ended_at : 0), "time_limit_s",
+        live ? json_integer (live->time_limit_s) : json_null (), "elapsed_s",
+        number_or_null (row->elapsed_s), "exit_status",
+        number_or_null (row->exit_status), "request_id",
+        req ? jsonout_text (req->id) : json_null (), "log_dir",
+        req ? jsonout_text (req->log_dir) : json_null ());
+}
+
+static int print_json (const struct known *known, bool all)
+{
+    json_t *list = json_array ();
+    struct row row;
+
+    for (size_t i = known->n; i-- > 0;)
+        if (all || known_active (&known->job[i])) {
+            fill_row (&known->job[i], &row);
+            json_array_append_new (list, row_json (&row));
+        }
+    return jsonout_print (
+               json_pack ("{s:s, s:o}", "schema", "rv.ps/1", "jobs", list))
+               ? CMD_FAILED
+               : CMD_OK;
+}
+
+static void print_row (const struct row *row)
+{
+    const struct cluster_job *live = row->job->live;
+    const struct request *req = row->job->req;
+    char gpus[96] = "-", elapsed[32] = "-", where[96] = "-";
+
+    if (row->gpus >= 0)
+        snprintf (gpus, sizeof (gpus), "%lld%s%s", (long long)row->gpus,
+                  req && req->gpu_type[0] ? " " : "",
+                  req && req->gpu_type[0] ? req->gpu_type : "");
+    if (row->elapsed_s >= 0)
+        duration_format_slurm (row->elapsed_s, elapsed, sizeof (elapsed));
+    if (row->exit_status >= 0)
+        snprintf (where, sizeof (where), "status %d", row->exit_status);
+    else if (live && (live->node_list[0] || live->reason[0]))
+        snprintf (where, sizeof (where), "%.95s",
+                  live->pending ? live->reason : live->node_list);
+    printf ("%-8u %-20.20s %-13s %-10s %-10.10s %-10s %s\n", row->job->job_id,
+            row->job->name, row->state, gpus, live ? live->partition : "-",
+            elapsed, where);
+}
+
+static int print_table (const struct known *known, bool all)
+{
+    bool head = false;
+    struct row row;
+
+    for (size_t i = known->n; i-- > 0;) {
+        if (!all && !known_active (&known->job[i]))
+            continue;
+        if (!head)
+            printf ("%-8s %-20s %-13s %-10s %-10s %-10s %s\n", "JOB", "NAME",
+                    "STATE", "GPUS", "PARTITION", "ELAPSED", "NODES OR REASON");
+        head = true;
+        fill_row (&known->job[i], &row);
+        print_row (&row);
+    }
+    if (!head)
+        fprintf (stderr, "rv: no jobs%s\n", all ? "" : "; -a shows ended ones");
+    return CMD_OK;
+}
+
+static int show (const struct cmd_ctx *ctx, bool all)
+{
+    struct settings settings;
+    struct rv_error err = {0};
+    struct known known;
+    int status = settings_load (&settings, &err);
+
+    if (status != RV_OK)
+        return cmd_fail (ctx, CMD_FAILED, NULL, "cannot list jobs: %s",
+                         err.text);
+    status = known_load (settings.state_dir, false, &known, &err);
+    settings_fini (&settings);
+    if (status != RV_OK)
+        return cmd_fail (ctx, cmd_job_status (status), cmd_job_hint (status),
+                         "cannot list jobs: %s", err.text);
+    status = ctx->json ? print_json (&known, all) : print_table (&known, all);
+    known_fini (&known);
+    return status;
+}
+
+static int cmd_ps_run (struct cmd_ctx *ctx, int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"all", no_argument, NULL, 'a'},
+        {"json", no_argument, NULL, 'j'},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0},
+    };
+    bool all = false, help = false;
+    int c;
+
+    optind = 0;
+    opterr = 0;
+    while ((c = getopt_long (argc, argv, "+ah", options, NULL)) != -1)
+        switch (c) {
+        case 'a':
+            all = true;
+            break;
+        case 'j':
+            ctx->json = true;
+            break;
+        case 'h':
+            help = true;
+            break;
+        default:
+            return cmd_usage_error (ctx,
+                                    "cannot list jobs: there is no option "
+                                    "'%s'",
+                                    argv[optind - 1]);
+        }
+    if (help)
+        return cmd_help (ctx);
+    if (optind < argc)
+        return cmd_usage_error (ctx,
+                                "cannot list jobs: '%s' is one word too "
+                                "many",
+                                argv[optind]);
+    return show (ctx, all);
+}
+
+const struct cmd cmd_ps = {
+    .name = "ps",
+    .summary = "list your jobs",
+    .usage = usage,
+    .json = true,
+    .run = cmd_ps_run,
+};

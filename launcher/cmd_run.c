@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * cmd_run.c - rv run: from a command to a job, and its output with -f */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd_job.h"
+#include "follow.h"
+#include "jsonout.h"
+#include "plan/command.h"
+#include "plan/duration.h"
+#include "plan/strategy.h"
+#include "run_opts.h"
+#include "settings.h"
+#include "submit.h"
+#include "where.h"
+
+/* All that one run holds; freed in one place. */
+struct run {
+    struct cmd_ctx *ctx;
+    struct run_opts opts;
+    struct settings settings;
+    struct command command;
+    struct strategy_cluster cluster;
+    struct strategy_plan plan;
+    struct request_new from;
+    struct request req;
+    char *rv_exec, **argv;
+    char what[80]; /* "run 'train'": what an error could not do */
+};
+
+static void run_fini (struct run *run)
+{
+    settings_fini (&run->settings);
+    strategy_cluster_fini (&run->cluster);
+    request_fini (&run->req);
+    submit_argv_free (run->argv);
+    free (run->rv_exec);
+}
+
+static int fail (const struct run *run, int status, const struct rv_error *err)
+{
+    return cmd_fail (run->ctx, status, NULL, "cannot %s: %s", run->what,
+                     err->text);
+}
+
+static void fill_request (const struct run *run, struct strategy_request *req)
+{
+    const struct run_opts *o = &run->opts;
+    const struct settings *s = &run->settings;
+    const struct command *c = &run->command;
+
+    req->gpus = o->gpus_given ? o->gpus : s->gpus;
+    req->type = o->type ? o->type : s->type;
+    req->partition = o->partition ? o->partition : s->partition;
+    req->time_fixed = o->time_given;
+    req->time_s = o->time_given ? o->time_s : s->time_s;
+    req->mem_bytes = o->mem_bytes ? o->mem_bytes : s->mem_bytes;
+    req->launch = c->launch;
+    req->nodes = o->nodes;
+    if (c->launch != COMMAND_PER_NODE || req->gpus == 0)
+        return;
+    /* What the command says of itself holds where no option says it. */
+    req->nproc = c->nproc;
+    if (!req->nodes)
+        req->nodes = c->nnodes;
+    if (!o->gpus_given && c->nproc)
+        req->gpus = c->nproc * (req->nodes ? req->nodes : 1);
+}
+
+/* A plan for what was asked, from what the cluster has. */
+static int make_plan (struct run *run)
+{
+    struct strategy_request req = {.gpus = 0};
+    struct rv_error err = {0};
+    int status;
+
+    if (command_scan (run->opts.argc, run->opts.argv, &run->command, &err)
+        != RV_OK)
+        return cmd_usage_error (run->ctx, "cannot run '%s': %s",
+                                run->opts.argv[0], err.text);
+    if (run->opts.name)
+        snprintf (run->command.name, sizeof (run->command.name), "%s",
+                  run->opts.name);
+    snprintf (run->what, sizeof (run->what), "run '%s'", run->command.name);
+    if (run->opts.nodes && run->command.nnodes
+        && run->opts.nodes != run->command.nnodes)
+        return cmd_usage_error (run->ctx,
+                                "cannot %s: --nodes=%u and the command's own "
+                                "--nnodes=%u differ",
+                                run->what, run->opts.nodes,
+                                run->command.nnodes);
+    status = cluster_load (&run->cluster, &err);
+    if (status != RV_OK)
+        return cmd_fail (run->ctx, cmd_job_status (status),
+                         cmd_job_hint (status), "cannot %s: %s", run->what,
+                         err.text);
+    fill_request (run, &req);
+    if (strategy_choose (&run->cluster, &req, &run->plan, &err) != RV_OK)
+        return fail (run, CMD_UNMET, &err);
+    return CMD_OK;
+}
+
+static int prepare (struct run *run)
+{
+    struct rv_error err = {0};
+    const struct settings *s = &run->settings;
+    const struct run_opts *o = &run->opts;
+
+    run->from = (struct request_new){
+        .state_dir = s->state_dir,
+        .name = run->command.name,
+        .plan = &run->plan,
+        .launch = run->command.launch,
+        .nccl_timeout_s = s->nccl_timeout_s,
+        .argc = o->argc,
+        .argv = o->argv,
+    };
+    if (request_begin (&run->from, &run->req, &err) != RV_OK)
+        return fail (run, CMD_FAILED, &err);
+    run->argv = submit_argv (&run->plan, &run->req,
+                             o->account ? o->account : s->account,
+                             o->qos ? o->qos : s->qos);
+    if (!run->argv) {
+        error_set (&err, RV_ENOMEM, "out of memory");
+        return fail (run, CMD_FAILED, &err);
+    }
+    return CMD_OK;
+}
+
+static json_t *words (char *const argv[])
+{
+    json_t *list = json_array ();
+
+    for (int i = 0; argv[i]; i++)
+        json_array_append_new (list, jsonout_text (argv[i]));
+    return list;
+}
+
+static json_t *plan_json (const struct run *run)
+{
+    const struct strategy_plan *p = &run->plan;
+
+    return json_pack (
+        "{s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:s, s:b}",
+        "partition", p->partition, "gpu_type",
+        p->type[0] ? jsonout_text (p->type) : json_null (), "gpus",
+        (json_int_t)p->gpus, "nodes", (json_int_t)p->nodes, "gpus_per_node",
+        (json_int_t)p->gpus_per_node, "tasks_per_node",
+        (json_int_t)p->tasks_per_node, "tasks", (json_int_t)p->tasks,
+        "cpus_per_task", (json_int_t)p->cpus_per_task, "mem_bytes",
+        p->mem_mb ? json_integer ((json_int_t)p->mem_mb * 1024 * 1024)
+                  : json_null (),
+        "time_s", (json_int_t)p->time_s, "launch",
+        run->command.launch == COMMAND_PER_NODE ? "per_node" : "per_gpu",
+        "waits_for_node", p->waits_for_node);
+}
+
+/* The object of --json, submitted or not. */
+static int print_json (const struct run *run)
+{
+    bool submitted = run->req.job_id != 0;
+    json_t *json = json_pack (
+        "{s:s, s:b, s:o, s:o, s:s, s:o, s:o, s:o, s:o}", "schema", "rv.run/1",
+        "dry_run", !submitted, "job_id",
+        submitted ? json_integer (run->req.job_id) : json_null (), "request_id",
+        submitted ? json_string (run->req.id) : json_null (), "name",
+        run->req.name, "log_dir", jsonout_text (run->req.log_dir),
+        "request_dir", submitted ? jsonout_text (run->req.dir) : json_null (),
+        "plan", plan_json (run), "sbatch_argv", words (run->argv));
+
+    return jsonout_print (json) ? CMD_FAILED : CMD_OK;
+}
+
+/* "4 a100 on 2 nodes" */
+static char *plan_words (const struct strategy_plan *p, char *buf, size_t size)
+{
+    const char *s = p->nodes > 1 ? "s" : "";
+
+    if (p->gpus == 0)
+        snprintf (buf, size, "no GPU, %u node%s", p->nodes, s);
+    else
+        snprintf (buf, size, "%u %s on %u node%s", p->gpus,
+                  p->type[0] ? p->type : "GPUs", p->nodes, s);
+    return buf;
+}
+
+/* A word as a shell would need it. */
+static void print_quoted (const char *word)
+{
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrst"
+                                "uvwxyz0123456789_@%+=:,./-";
+
+    if (*word && word[strspn (word, plain)] == '\0') {
+        fputs (word, stdout);
+        return;
+    }
+    putchar ('\'');
+    for (; *word; word++)
+        if (*word == '\'')
+            fputs ("'\\''", stdout);
+        else
+            putchar (*word);
+    putchar ('\'');
+}
+
+static int print_plan (const struct run *run)
+{
+    const struct strategy_plan *p = &run->plan;
+    char buf[96];
+
+    printf ("name       %s\n", run->req.name);
+    printf ("partition  %s\n", p->partition);
+    printf ("type       %s\n", p->gpus == 0 ? "no GPU"
+                               : p->type[0] ? p->type
+                                            : "of no type");
+    printf ("nodes      %u x %u GPU%s\n", p->nodes, p->gpus_per_node,
+            p->gpus_per_node == 1 ? "" : "s");
+    printf ("tasks      %u, %u a node%s\n", p->tasks, p->tasks_per_node,
+            run->command.launch == COMMAND_PER_NODE
+                ? ": the command starts its own processes"
+                : "");
+    printf ("cpus       %u a task\n", p->cpus_per_task);
+    if (p->mem_mb)
+        printf ("memory     %lluM a node\n", (unsigned long long)p->mem_mb);
+    else
+        printf ("memory     as the partition gives\n");
+    printf ("time       %s\n",
+            duration_format_slurm (p->time_s, buf, sizeof (buf)));
+    if (p->waits_for_node)
+        printf ("note       the nodes that could serve are down now\n");
+    printf ("submit     ");
+    for (int i = 0; run->argv[i]; i++) {
+        if (i)
+            putchar (' ');
+        print_quoted (run->argv[i]);
+    }
+    printf ("\nnothing was submitted\n");
+    return CMD_OK;
+}
+
+static int submit (struct run *run)
+{
+    struct rv_error err = {0};
+    uint32_t job_id;
+
+    if (where_program ("rv-exec", &run->rv_exec, &err) != RV_OK)
+        return fail (run, CMD_FAILED, &err);
+    run->from.rv_exec = run->rv_exec;
+    if (request_write (&run->from, &run->req, &err) != RV_OK)
+        return cmd_fail (run->ctx, CMD_FAILED,
+                         "set state_dir in rv.conf to a folder that you can "
+                         "write and the nodes share",
+                         "cannot %s: %s", run->what, err.text);
+    if (submit_run (run->argv, &job_id, &err) != RV_OK) {
+        request_discard (&run->req);
+        return fail (run, CMD_FAILED, &err);
+    }
+    if (request_submitted (&run->req, job_id, run->argv, &err) != RV_OK)
+        fprintf (stderr, "rv: job %u was submitted, but cannot be noted: %s\n",
+                 job_id, err.text);
+    return CMD_OK;
+}
+
+static int print_submitted (const struct run *run)
+{
+    char buf[96];
+
+    printf ("job      %u  %s\n", run->req.job_id, run->req.name);
+    printf ("request  %s\n", run->req.id);
+    printf ("asked    %s, partition %s\n",
+            plan_words (&run->plan, buf, sizeof (buf)), run->plan.partition);
+    printf ("logs     %s/%s-%u.*\n", run->req.log_dir, run->req.name,
+            run->req.job_id);
+    return CMD_OK;
+}
+
+static int follow (struct run *run)
+{
+    const struct follow_opts opts = {
+        .out = true,
+        .err = true,
+        .rank = -1,
+        .tail = -1,
+        .label = run->opts.label,
+        .batch = true,
+        .may_cancel = true,
+    };
+    struct rv_error err = {0};
+    char buf[96];
+    int status;
+
+    fprintf (stderr, "rv: job %u (%s) submitted: %s, partition %s\n",
+             run->req.job_id, run->req.name,
+             plan_words (&run->plan, buf, sizeof (buf)), run->plan.partition);
+    if (follow_job (&run->req, &opts, &status, &err) == RV_OK)
+        return status;
+    return cmd_fail (run->ctx, CMD_FAILED, "the job goes on",
+                     "cannot follow job %u: %s", run->req.job_id, err.text);
+}
+
+static int run_it (struct run *run)
+{
+    struct rv_error err = {0};
+    int status;
+
+    snprintf (run->what, sizeof (run->what), "run '%.60s'", run->opts.argv[0]);
+    if (settings_load (&run->settings, &err) != RV_OK)
+        return fail (run, CMD_FAILED, &err);
+    if ((status = make_plan (run)) != CMD_OK
+        || (status = prepare (run)) != CMD_OK)
+        return status;
+    if (run->opts.dry_run)
+        return run->ctx->json ? print_json (run) : print_plan (run);
+    if (run->plan.waits_for_node)
+        fprintf (stderr, "rv: the nodes that could serve are down now; the "
+                         "job waits for them\n");
+    if ((status = submit (run)) != CMD_OK)
+        return status;
+    if (run->opts.follow)
+        return follow (run);
+    return run->ctx->json ? print_json (run) : print_submitted (run);
+}
+
+static int cmd_run_run (struct cmd_ctx *ctx, int argc, char **argv)
+{
+    struct run run = {.ctx = ctx};
+    struct rv_error err = {0};
+    int status;
+
+    /* --json decides how a bad option is reported, wherever it stands. */
+    for (int i = 1; i < argc && argv[i][0] == '-' && strcmp (argv[i], "--");
+         i++)
+        ctx->json = ctx->json || !strcmp (argv[i], "--json");
+    status = run_opts_parse (argc, argv, &run.opts, &err);
+    if (status == RV_ENOTSUP)
+        return cmd_fail (ctx, CMD_UNMET, NULL, "cannot run: %s", err.text);
+    if (status != RV_OK)
+        return cmd_usage_error (ctx, "cannot run: %s", err.text);
+    if (run.opts.help)
+        return cmd_help (ctx);
+    if (ctx->json && run.opts.follow)
+        return cmd_usage_error (ctx, "cannot run: -f prints the command's "
+                                     "output, --json one object");
+    status = run_it (&run);
+    run_fini (&run);
+    return status;
+}
+
+const struct cmd cmd_run = {
+    .name = "run",
+    .summary = "run a command on GPUs; -f follows it",
+    .usage = run_opts_help,
+    .json = true,
+    .run = cmd_run_run,
+};

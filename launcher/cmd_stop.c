@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * cmd_stop.c - rv stop: end jobs */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd_job.h"
+#include "jsonout.h"
+#include "settings.h"
+
+static const char usage[] =
+    "Usage: rv stop JOB|NAME... [--json]\n"
+    "       rv stop -a [--json]\n"
+    "Ends jobs, waiting or running, as scancel does.\n"
+    "  -a, --all   every job of rv run that has not ended\n"
+    "      --json  one JSON object on standard output\n";
+
+/* End one job and note it. */
+static int stop_one (struct cmd_ctx *ctx, const struct known_job *job,
+                     json_t *stopped)
+{
+    struct rv_error err = {0};
+    int status;
+
+    if (!known_active (job))
+        return cmd_fail (ctx, CMD_NO_JOB, "'rv ps' lists those that have not",
+                         "cannot stop job %u (%s): it has ended", job->job_id,
+                         job->name);
+    status = cluster_cancel (job->job_id, &err);
+    if (status == RV_ESTATE || status == RV_ENOTFOUND)
+        return cmd_fail (ctx, CMD_NO_JOB, NULL,
+                         "cannot stop job %u (%s): it has just ended",
+                         job->job_id, job->name);
+    if (status != RV_OK)
+        return cmd_fail (ctx, cmd_job_status (status), cmd_job_hint (status),
+                         "cannot stop job %u (%s): %s", job->job_id, job->name,
+                         err.text);
+    json_array_append_new (stopped, json_pack ("{s:I, s:o}", "job_id",
+                                               (json_int_t)job->job_id, "name",
+                                               jsonout_text (job->name)));
+    if (!ctx->json)
+        printf ("stopped job %u (%s)\n", job->job_id, job->name);
+    return CMD_OK;
+}
+
+static int stop_all (struct cmd_ctx *ctx, const struct known *known,
+                     json_t *stopped)
+{
+    int worst = CMD_OK;
+
+    for (size_t i = 0; i < known->n; i++)
+        if (known->job[i].req && known_active (&known->job[i])) {
+            int status = stop_one (ctx, &known->job[i], stopped);
+
+            worst = worst ? worst : status;
+        }
+    if (!ctx->json && worst == CMD_OK && json_array_size (stopped) == 0)
+        fprintf (stderr, "rv: no job of rv run is waiting or running\n");
+    return worst;
+}
+
+/* All words are resolved before the first job is ended: a slip in the last
+ * one must not leave half of the work done. */
+static int stop_named (struct cmd_ctx *ctx, const struct known *known, int argc,
+                       char **argv, json_t *stopped)
+{
+    const struct known_job **jobs = calloc ((size_t)argc, sizeof (*jobs));
+    struct rv_error err = {0};
+    int status = CMD_OK;
+
+    for (int i = 0; jobs && i < argc && status == CMD_OK; i++)
+        if (known_find (known, argv[i], &jobs[i], &err) != RV_OK)
+            status = cmd_fail (ctx, CMD_NO_JOB, NULL, "cannot stop '%s': %s",
+                               argv[i], err.text);
+    for (int i = 0; jobs && i < argc && status == CMD_OK; i++)
+        status = stop_one (ctx, jobs[i], stopped);
+    free (jobs);
+    return jobs ? status : CMD_FAILED;
+}
+
+static int stop (struct cmd_ctx *ctx, bool all, int argc, char **argv)
+{
+    struct settings settings;
+    struct rv_error err = {0};
+    struct known known;
+    json_t *stopped;
+    int status = settings_load (&settings, &err);
+
+    if (status != RV_OK)
+        return cmd_fail (ctx, CMD_FAILED, NULL, "cannot stop jobs: %s",
+                         err.text);
+    status = known_load (settings.state_dir, false, &known, &err);
+    settings_fini (&settings);
+    if (status != RV_OK)
+        return cmd_fail (ctx, cmd_job_status (status), cmd_job_hint (status),
+                         "cannot stop jobs: %s", err.text);
+    stopped = json_array ();
+    status = all ? stop_all (ctx, &known, stopped)
+                 : stop_named (ctx, &known, argc, argv, stopped);
+    if (ctx->json && status == CMD_OK
+        && jsonout_print (
+            json_pack ("{s:s, s:O}", "schema", "rv.stop/1", "jobs", stopped)))
+        status = CMD_FAILED;
+    json_decref (stopped);
+    known_fini (&known);
+    return status;
+}
+
+static int cmd_stop_run (struct cmd_ctx *ctx, int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"all", no_argument, NULL, 'a'},
+        {"json", no_argument, NULL, 'j'},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0},
+    };
+    bool all = false, help = false;
+    int c;
+
+    optind = 0;
+    opterr = 0;
+    while ((c = getopt_long (argc, argv, "ah", options, NULL)) != -1)
+        switch (c) {
+        case 'a':
+            all = true;
+            break;
+        case 'j':
+            ctx->json = true;
+            break;
+        case 'h':
+            help = true;
+            break;
+        default:
+            return cmd_usage_error (ctx, "cannot stop jobs: '%s' is no option",
+                                    argv[optind - 1]);
+        }
+    if (help)
+        return cmd_help (ctx);
+    if (all == (optind < argc))
+        return cmd_usage_error (ctx, all ? "cannot stop jobs: -a and names "
+                                           "exclude each other"
+                                         : "cannot stop jobs: name one, or "
+                                           "all with -a");
+    return stop (ctx, all, argc - optind, argv + optind);
+}
+
+const struct cmd cmd_stop = {
+    .name = "stop",
+    .summary = "end jobs",
+    .usage = usage,
+    .json = true,
+    .run = cmd_stop_run,
+};

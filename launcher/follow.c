@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * follow.c - show a job's output until it ends, and say how it ended
+ *
+ * The end is known from status.json, looked at every 25 ms. Slurm is asked
+ * seldom, in a child, for what status.json cannot tell: why the job waits, and
+ * that it ended without its batch step (cancelled while it waited, a node that
+ * died). A question that fails decides nothing. */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+#include "follow.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cluster.h"
+#include "logtail.h"
+#include "plan/fsio.h"
+#include "proc.h"
+
+#define TICK_MS        25
+#define ASK_FIRST_MS   1000
+#define ASK_PENDING_MS 3000
+#define ASK_RUNNING_MS 15000
+#define GRACE_MS       3000 /* for status.json to arrive after the job's end */
+#define AGAIN_MS       2000 /* within which a second ^C cancels */
+
+struct logs {
+    struct logtail *tail;
+    size_t n;
+};
+
+struct follow {
+    const struct request *req;
+    const struct follow_opts *opts;
+    struct logs logs;
+    char *status_path;
+    struct timespec seen; /* modification time of the status.json last read */
+    struct request_status status;
+    struct slurm_ask ask;
+    int64_t ask_at, gone_at, interrupt_at;
+    int missing; /* answers in a row that know no such job */
+    bool mute;   /* already said that the controller does not answer */
+    bool told_run, cancelled;
+    char told[300];           /* last state line printed */
+    struct cluster_jobs last; /* the last answer; n is 0 or 1 */
+};
+
+static volatile sig_atomic_t caught_int, caught_leave;
+
+static void on_signal (int number)
+{
+    if (number == SIGINT)
+        caught_int++;
+    else
+        caught_leave = number;
+}
+
+static void signals_take (struct sigaction saved[4])
+{
+    static const int numbers[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP};
+    struct sigaction act = {.sa_handler = on_signal};
+
+    caught_int = caught_leave = 0;
+    for (int i = 0; i < 4; i++) {
+        sigaction (numbers[i], NULL, &saved[i]);
+        if (saved[i].sa_handler != SIG_IGN) /* nohup rv run -f ... */
+            sigaction (numbers[i], &act, NULL);
+    }
+}
+
+static void signals_restore (const struct sigaction saved[4])
+{
+    static const int numbers[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP};
+
+    for (int i = 0; i < 4; i++)
+        sigaction (numbers[i], &saved[i], NULL);
+}
+
+static int logs_add (struct logs *logs, const struct request *req, int rank,
+                     bool is_err, int out_fd, bool lines, bool label,
+                     struct rv_error *err)
+{
+    char text[24] = "";
+
+    if (label && rank >= 0)
+        snprintf (text, sizeof (text), "%d: ", rank);
+    return logtail_init (&logs->tail[logs->n++],
+                         request_log (req, req->job_id, rank, is_err), out_fd,
+                         lines, text, err);
+}
+
+static int logs_init (struct logs *logs, const struct request *req,
+                      const struct follow_opts *opts, struct rv_error *err)
+{
+    int first = opts->rank < 0 ? 0 : opts->rank;
+    int last = opts->rank < 0 ? (int)req->tasks - 1 : opts->rank;
+    bool lines = last > first;
+    int status = RV_OK;
+
+    logs->n = 0;
+    logs->tail =
+        calloc ((size_t)(last - first + 1) * 2 + 2, sizeof (*logs->tail));
+    if (!logs->tail)
+        return error_set (err, RV_ENOMEM, "out of memory");
+    if (opts->batch)
+        for (int i = 0; i < 2 && status == RV_OK; i++)
+            status =
+                logs_add (logs, req, -1, i, STDERR_FILENO, true, false, err);
+    for (int rank = first; rank <= last && status == RV_OK; rank++) {
+        if (opts->out)
+            status = logs_add (logs, req, rank, false, STDOUT_FILENO,
+                               lines || opts->label, opts->label, err);
+        if (opts->err && status == RV_OK)
+            status = logs_add (logs, req, rank, true, STDERR_FILENO,
+                               lines || opts->label, opts->label, err);
+    }
+    if (opts->tail >= 0)
+        for (size_t i = 0; i < logs->n && status == RV_OK; i++)
+            status = logtail_skip (&logs->tail[i], opts->tail, err);
+    return status;
+}
+
+static void logs_fini (struct logs *logs)
+{
+    for (size_t i = 0; i < logs->n; i++)
+        logtail_fini (&logs->tail[i]);
+    free (logs->tail);
+}
+
+static int logs_poll (struct logs *logs, bool last, struct rv_error *err)
+{
+    bool any;
+    int status = RV_OK;
+
+    for (size_t i = 0; i < logs->n && status == RV_OK; i++)
+        status = last ? logtail_finish (&logs->tail[i], err)
+                      : logtail_poll (&logs->tail[i], &any, err);
+    return status;
+}
+
+int follow_show (const struct request *req, const struct follow_opts *opts,
+                 struct rv_error *err)
+{
+    struct logs logs = {0};
+    int status = logs_init (&logs, req, opts, err);
+    bool there = false;
+
+    if (status == RV_OK)
+        status = logs_poll (&logs, true, err);
+    for (size_t i = 0; i < logs.n; i++)
+        there = there || logs.tail[i].fd >= 0;
+    logs_fini (&logs);
+    if (status == RV_OK && !there)
+        return error_set (err, RV_ENOTFOUND, "it has written no such log yet");
+    return status;
+}
+
+static void say (const struct follow *f, const char *text)
+{
+    fprintf (stderr, "rv: job %u %s\n", f->req->job_id, text);
+}
+
+/* Read status.json when it has changed. */
+static int look_status (struct follow *f, struct rv_error *err)
+{
+    struct request_status now;
+    struct stat st;
+    int status;
+
+    if (stat (f->status_path, &st)
+        || (st.st_mtim.tv_sec == f->seen.tv_sec
+            && st.st_mtim.tv_nsec == f->seen.tv_nsec))
+        return RV_OK;
+    status = request_status (f->req->dir, f->req->job_id, &now, err);
+    if (status != RV_OK)
+        return status;
+    f->seen = st.st_mtim;
+    request_status_fini (&f->status);
+    f->status = now;
+    return RV_OK;
+}
+
+static void tell_state (struct follow *f, const struct cluster_job *job)
+{
+    char text[sizeof (f->told)];
+
+    if (job->pending)
+        snprintf (text, sizeof (text), "is waiting%s%.100s",
+                  *job->reason ? ": " : "", job->reason);
+    else if (job->active && !f->told_run)
+        snprintf (text, sizeof (text), "runs on %.200s", job->node_list);
+    else
+        return;
+    f->told_run = !job->pending;
+    if (strcmp (text, f->told))
+        say (f, text);
+    memcpy (f->told, text, sizeof (text));
+}
+
+/* One answer of Slurm. Sets gone_at when the job is over for Slurm. */
+static void take_answer (struct follow *f, int status,
+                         struct cluster_jobs *jobs, const struct rv_error *why)
+{
+    int64_t now = proc_now_ms ();
+
+    if (status == RV_ENOTFOUND || (status == RV_OK && jobs->n == 0)) {
+        /* Once may be a controller that has just restarted. */
+        if (++f->missing > 1 && !f->gone_at)
+            f->gone_at = now;
+    } else if (status != RV_OK) {
+        if (!f->mute)
+            fprintf (stderr, "rv: %s; still following job %u\n", why->text,
+                     f->req->job_id);
+        f->mute = true;
+    } else {
+        cluster_jobs_fini (&f->last);
+        f->last = *jobs;
+        f->missing = 0;
+        f->mute = false;
+        tell_state (f, &jobs->job[0]);
+        if (jobs->job[0].active)
+            f->gone_at = 0;
+        else if (!f->gone_at)
+            f->gone_at = now;
+        return;
+    }
+    if (status == RV_OK)
+        cluster_jobs_fini (jobs);
+}
+
+static void ask_slurm (struct follow *f)
+{
+    struct cluster_jobs jobs = {0};
+    struct rv_error why = {0};
+    bool done = true;
+    int status;
+
+    if (!f->ask.pid) {
+        if (proc_now_ms () < f->ask_at)
+            return;
+        status = cluster_job_begin (&f->ask, f->req->job_id, &why);
+        if (status == RV_OK)
+            return;
+    } else {
+        status = cluster_job_poll (&f->ask, 0, &done, &jobs, &why);
+    }
+    if (!done)
+        return;
+    take_answer (f, status, &jobs, &why);
+    f->ask_at = proc_now_ms ()
+                + (f->missing          ? ASK_FIRST_MS
+                   : f->status.started ? ASK_RUNNING_MS
+                                       : ASK_PENDING_MS);
+}
+
+/* ^C: the first tells what a second one does, the second cancels. */
+static void interrupted (struct follow *f)
+{
+    int64_t now = proc_now_ms ();
+    struct rv_error err = {0};
+
+    caught_int = 0;
+    if (!f->opts->may_cancel) {
+        caught_leave = SIGINT;
+        return;
+    }
+    if (!f->interrupt_at || now - f->interrupt_at > AGAIN_MS) {
+        fprintf (stderr,
+                 "rv: job %u goes on: ^C again within %d s cancels it, ^\\ "
+                 "leaves it ('rv logs -f %u' follows again)\n",
+                 f->req->job_id, AGAIN_MS / 1000, f->req->job_id);
+        f->interrupt_at = now;
+        return;
+    }
+    if (f->cancelled)
+        return;
+    f->cancelled = true;
+    if (cluster_cancel (f->req->job_id, &err) != RV_OK)
+        fprintf (stderr, "rv: cannot cancel job %u: %s\n", f->req->job_id,
+                 err.text);
+    else
+        say (f, "is being cancelled");
+    f->ask_at = proc_now_ms () + ASK_FIRST_MS / 4;
+}
+
+static void pause_tick (void)
+{
+    poll (NULL, 0, TICK_MS); /* a signal ends it early */
+}
+
+/* Until the job has ended, or a signal says to leave. */
+static int watch (struct follow *f, struct rv_error *err)
+{
+    for (;;) {
+        int status = look_status (f, err);
+
+        if (status == RV_OK && (f->status.started || f->gone_at))
+            status = logs_poll (&f->logs, false, err);
+        if (status != RV_OK)
+            return status;
+        if (f->status.done || caught_leave
+            || (f->gone_at && proc_now_ms () - f->gone_at > GRACE_MS)
+            /* What never ran writes no status.json. */
+            || (f->gone_at && f->last.n && f->last.job[0].started_at == 0))
+            return RV_OK;
+        if (caught_int)
+            interrupted (f);
+        ask_slurm (f);
+        pause_tick ();
+    }
+}
+
+/* What Slurm says of a job without a status of its command. */
+static int judge_lost (struct follow *f)
+{
+    const struct cluster_job *job = f->last.n ? &f->last.job[0] : NULL;
+    char text[400];
+
+    if (!job || job->active) {
+        say (f, "is not known to Slurm any more and left no status; see the "
+                "logs");
+        return f->status.started ? 1 : 125;
+    }
+    snprintf (text, sizeof (text), "%s: %s%s%.200s",
+              f->status.started ? "was ended by Slurm" : "never started",
+              job->state, *job->reason ? ", " : "", job->reason);
+    say (f, text);
+    if (!f->status.started)
+        return 125;
+    if (job->exit_signal)
+        return 128 + job->exit_signal;
+    if (!strcmp (job->state, "CANCELLED") || !strcmp (job->state, "TIMEOUT"))
+        return 128 + SIGTERM;
+    return job->exit_status ? job->exit_status : 1;
+}
+
+/* The command has a bad status and no rank says why: perhaps Slurm knows. */
+static void explain (struct follow *f)
+{
+    struct cluster_jobs jobs = {0};
+    struct rv_error err = {0};
+    bool done = false;
+    char text[400];
+    int status = RV_OK;
+
+    if (!f->ask.pid)
+        status = cluster_job_begin (&f->ask, f->req->job_id, &err);
+    if (status == RV_OK)
+        status = cluster_job_poll (&f->ask, 2000, &done, &jobs, &err);
+    if (status == RV_OK && done && jobs.n
+        && strcmp (jobs.job[0].state, "COMPLETING")
+        && strcmp (jobs.job[0].state, "FAILED")
+        && strcmp (jobs.job[0].state, "RUNNING"))
+        snprintf (text, sizeof (text), "ended with status %d: %s",
+                  f->status.exit_status, jobs.job[0].state);
+    else
+        snprintf (text, sizeof (text), "ended with status %d",
+                  f->status.exit_status);
+    say (f, text);
+    if (status == RV_OK && done)
+        cluster_jobs_fini (&jobs);
+}
+
+static int judge (struct follow *f)
+{
+    char text[700];
+
+    if (caught_leave && !f->status.done) {
+        fprintf (stderr,
+                 "rv: job %u goes on; 'rv logs -f %u' follows it, 'rv stop %u' "
+                 "ends it\n",
+                 f->req->job_id, f->req->job_id, f->req->job_id);
+        return 128 + (int)caught_leave;
+    }
+    if (!f->status.done)
+        return judge_lost (f);
+    if (f->status.exit_status == 0)
+        return 0;
+    if (f->status.cause) {
+        snprintf (text, sizeof (text), "(%.64s) failed: %s", f->req->name,
+                  f->status.cause);
+        say (f, text);
+    } else {
+        explain (f);
+    }
+    return f->status.exit_status < 0 ? 125 : f->status.exit_status;
+}
+
+int follow_job (const struct request *req, const struct follow_opts *opts,
+                int *ret_status, struct rv_error *err)
+{
+    struct follow f = {.req = req, .opts = opts, .ask = {.fd = -1}};
+    struct sigaction saved[4];
+    int status;
+
+    f.ask_at = proc_now_ms () + ASK_FIRST_MS;
+    f.status_path = fsio_join (req->dir, "status.json");
+    if (!f.status_path)
+        return error_set (err, RV_ENOMEM, "out of memory");
+    status = logs_init (&f.logs, req, opts, err);
+    if (status == RV_OK) {
+        signals_take (saved);
+        status = watch (&f, err);
+        if (status == RV_OK)
+            status = logs_poll (&f.logs, !caught_leave || f.status.done, err);
+        if (status == RV_OK)
+            *ret_status = judge (&f);
+        signals_restore (saved);
+    }
+    slurm_ask_cancel (&f.ask);
+    logs_fini (&f.logs);
+    request_status_fini (&f.status);
+    cluster_jobs_fini (&f.last);
+    free (f.status_path);
+    return status;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * follow.h - show a job's output until it ends, and say how it ended. */
+#ifndef RV_FOLLOW_H
+#define RV_FOLLOW_H
+
+#include <stdbool.h>
+
+#include "plan/error.h"
+#include "reqdir.h"
+
+struct follow_opts {
+    bool out, err;   /* which streams of the ranks */
+    int rank;        /* one rank alone; -1 = all */
+    long tail;       /* begin with so many lines; < 0 = all */
+    bool label;      /* "2: " before each line */
+    bool batch;      /* the batch step's own output too */
+    bool may_cancel; /* a second ^C cancels the job */
+};
+
+/* follow_show - what the logs hold now, once. RV_ENOTFOUND when there is no
+ * log yet. */
+int follow_show (const struct request *req, const struct follow_opts *opts,
+                 struct rv_error *err);
+
+/* follow_job - show the output of req->job_id until it ends.
+ *   ret_status   written: the command's exit status (128+N for signal N), 125
+ *                when it never started; 128+N when signal N made rv leave the
+ *                job running
+ * Progress and the reason of a bad end go to stderr as lines that begin with
+ * "rv: ". Takes SIGINT, SIGQUIT, SIGTERM and SIGHUP while it runs. */
+int follow_job (const struct request *req, const struct follow_opts *opts,
+                int *ret_status, struct rv_error *err);
+
+#endif

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * known.c - the jobs of this user, from Slurm and from the requests' folders,
+ * and which of them a word names */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd_job.h"
+
+int cmd_job_status (int code)
+{
+    switch (code) {
+    case RV_ETIMEDOUT:
+    case RV_ENOTFOUND: /* no configuration file */
+        return CMD_NO_CONTROLLER;
+    default:
+        return CMD_FAILED;
+    }
+}
+
+const char *cmd_job_hint (int code)
+{
+    if (cmd_job_status (code) != CMD_NO_CONTROLLER)
+        return NULL;
+    return "'rv sandbox up' starts a private Slurm, 'rv --sandbox ...' uses it";
+}
+
+bool known_active (const struct known_job *job)
+{
+    return job->live && job->live->active;
+}
+
+static int newest_first (const void *a, const void *b)
+{
+    uint32_t x = ((const struct known_job *)a)->job_id;
+    uint32_t y = ((const struct known_job *)b)->job_id;
+
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+static int join (struct known *known, struct rv_error *err)
+{
+    known->job =
+        calloc (known->jobs.n + known->reqs.n + 1, sizeof (*known->job));
+    if (!known->job)
+        return error_set (err, RV_ENOMEM, "out of memory");
+    for (size_t i = 0; i < known->jobs.n; i++) {
+        const struct cluster_job *live = &known->jobs.job[i];
+
+        known->job[known->n++] = (struct known_job){
+            .job_id = live->job_id, .name = live->name, .live = live};
+    }
+    for (size_t i = 0; i < known->reqs.n; i++) {
+        const struct request *req = &known->reqs.req[i];
+        size_t j;
+
+        for (j = 0; j < known->jobs.n; j++)
+            if (known->job[j].job_id == req->job_id
+                && !strcmp (known->job[j].name, req->name)
+                /* Ids begin anew with a new cluster. */
+                && llabs (known->job[j].live->submitted_at - req->created_at)
+                       < 3600)
+                break;
+        if (j < known->jobs.n)
+            known->job[j].req = req;
+        else
+            known->job[known->n++] = (struct known_job){
+                .job_id = req->job_id, .name = req->name, .req = req};
+    }
+    qsort (known->job, known->n, sizeof (*known->job), newest_first);
+    return RV_OK;
+}
+
+int known_load (const char *state_dir, bool offline, struct known *ret,
+                struct rv_error *err)
+{
+    struct known out = {.n = 0};
+    int status = cluster_jobs_load (&out.jobs, err);
+
+    if (status != RV_OK && offline)
+        status = RV_OK;
+    if (status == RV_OK)
+        status = requests_load (state_dir, 0, &out.reqs, err);
+    if (status == RV_OK)
+        status = join (&out, err);
+    if (status != RV_OK) {
+        known_fini (&out);
+        return status;
+    }
+    *ret = out;
+    return RV_OK;
+}
+
+void known_fini (struct known *known)
+{
+    cluster_jobs_fini (&known->jobs);
+    requests_fini (&known->reqs);
+    free (known->job);
+    memset (known, 0, sizeof (*known));
+}
+
+typedef bool (*match_f) (const struct known_job *job, const char *word);
+
+static bool match_id (const struct known_job *job, const char *word)
+{
+    char id[16];
+
+    snprintf (id, sizeof (id), "%u", job->job_id);
+    return !strcmp (id, word) || (job->req && !strcmp (job->req->id, word));
+}
+
+static bool match_name (const struct known_job *job, const char *word)
+{
+    return !strcmp (job->name, word);
+}
+
+static bool match_prefix (const struct known_job *job, const char *word)
+{
+    return !strncmp (job->name, word, strlen (word));
+}
+
+/* "12 train, 14 train2" */
+static int ambiguous (const struct known *known, const char *word,
+                      match_f match, bool active, struct rv_error *err)
+{
+    char list[300] = "";
+    size_t used = 0;
+
+    for (size_t i = 0; i < known->n && used < sizeof (list); i++)
+        if (match (&known->job[i], word)
+            && known_active (&known->job[i]) == active)
+            used += (size_t)snprintf (list + used, sizeof (list) - used,
+                                      "%s%u %s", used ? ", " : "",
+                                      known->job[i].job_id, known->job[i].name);
+    return error_set (err, RV_EMISMATCH, "'%s' names several jobs: %s", word,
+                      list);
+}
+
+/* Among the matches that are active, or not: one is the answer. Several ended
+ * ones of one name are runs of one thing: the newest. */
+static int find_among (const struct known *known, const char *word,
+                       match_f match, bool active, const struct known_job **ret,
+                       struct rv_error *err)
+{
+    const struct known_job *found = NULL;
+
+    for (size_t i = 0; i < known->n; i++) {
+        const struct known_job *job = &known->job[i];
+
+        if (!match (job, word) || known_active (job) != active)
+            continue;
+        if (found && (active || strcmp (found->name, job->name)))
+            return ambiguous (known, word, match, active, err);
+        if (!found)
+            found = job;
+    }
+    *ret = found;
+    return RV_OK;
+}
+
+/* The newest job of rv run, by the time of its request. */
+static const struct known_job *latest (const struct known *known)
+{
+    const struct known_job *best = NULL;
+
+    for (size_t i = 0; i < known->n; i++)
+        if (known->job[i].req
+            && (!best || strcmp (known->job[i].req->id, best->req->id) > 0))
+            best = &known->job[i];
+    return best;
+}
+
+int known_find (const struct known *known, const char *word,
+                const struct known_job **ret, struct rv_error *err)
+{
+    static const match_f ways[] = {match_id, match_name, match_prefix};
+    int status = RV_OK;
+
+    *ret = NULL;
+    if (!word) {
+        *ret = latest (known);
+        return *ret ? RV_OK
+                    : error_set (err, RV_ENOTFOUND,
+                                 "rv run has submitted no job yet");
+    }
+    for (size_t i = 0; *word && i < sizeof (ways) / sizeof (ways[0]); i++)
+        for (int active = 1; active >= 0; active--) {
+            status = find_among (known, word, ways[i], active, ret, err);
+            if (status != RV_OK || *ret)
+                return status;
+        }
+    return error_set (err, RV_ENOTFOUND, "no job has the id or name '%s'",
+                      word);
+}

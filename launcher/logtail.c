@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * logtail.c - show a file that another machine is still writing */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+#include "logtail.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define CHUNK          65536
+#define LINE_MAX_BYTES (1 << 20) /* a longer line goes out in parts */
+
+int logtail_init (struct logtail *tail, char *path_take, int out_fd, bool lines,
+                  const char *label, struct rv_error *err)
+{
+    memset (tail, 0, sizeof (*tail));
+    tail->fd = -1;
+    if (!path_take)
+        return error_set (err, RV_ENOMEM, "out of memory");
+    tail->path = path_take;
+    tail->out_fd = out_fd;
+    tail->lines = lines;
+    snprintf (tail->label, sizeof (tail->label), "%s", label ? label : "");
+    return RV_OK;
+}
+
+void logtail_fini (struct logtail *tail)
+{
+    if (!tail)
+        return;
+    if (tail->path && tail->fd >= 0)
+        close (tail->fd);
+    free (tail->path);
+    free (tail->part);
+    memset (tail, 0, sizeof (*tail));
+    tail->fd = -1;
+}
+
+static int write_all (int fd, const char *buf, size_t len, struct rv_error *err)
+{
+    while (len) {
+        ssize_t n = write (fd, buf, len);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return error_set (err, RV_EIO, "write: %s", strerror (errno));
+        buf += n;
+        len -= (size_t)n;
+    }
+    return RV_OK;
+}
+
+/* Returns false when there is no such file yet. */
+static bool tail_open (struct logtail *tail, int *ret_status,
+                       struct rv_error *err)
+{
+    *ret_status = RV_OK;
+    if (tail->fd >= 0)
+        return true;
+    tail->fd = open (tail->path, O_RDONLY | O_CLOEXEC);
+    if (tail->fd < 0 && errno != ENOENT)
+        *ret_status =
+            error_set (err, RV_EIO, "%s: %s", tail->path, strerror (errno));
+    return tail->fd >= 0;
+}
+
+static int put_line (struct logtail *tail, const char *a, size_t a_len,
+                     const char *b, size_t b_len, struct rv_error *err)
+{
+    size_t label_len = strlen (tail->label);
+    char *line = malloc (label_len + a_len + b_len + 1);
+    int status;
+
+    if (!line)
+        return error_set (err, RV_ENOMEM, "out of memory");
+    memcpy (line, tail->label, label_len);
+    if (a_len)
+        memcpy (line + label_len, a, a_len);
+    memcpy (line + label_len + a_len, b, b_len);
+    /* One write, so that a terminal shows the line in one piece. */
+    status = write_all (tail->out_fd, line, label_len + a_len + b_len, err);
+    free (line);
+    return status;
+}
+
+static int keep_part (struct logtail *tail, const char *buf, size_t len,
+                      struct rv_error *err)
+{
+    if (tail->part_len + len > tail->part_size) {
+        size_t size = (tail->part_len + len) * 2;
+        char *part = realloc (tail->part, size);
+
+        if (!part)
+            return error_set (err, RV_ENOMEM, "out of memory");
+        tail->part = part;
+        tail->part_size = size;
+    }
+    memcpy (tail->part + tail->part_len, buf, len);
+    tail->part_len += len;
+    return RV_OK;
+}
+
+/* Whole lines go out in one piece where no label stands between them. */
+static int put_lines (struct logtail *tail, const char *buf, size_t len,
+                      struct rv_error *err)
+{
+    int status = RV_OK;
+
+    while (len && status == RV_OK) {
+        const char *end =
+            tail->label[0] ? memchr (buf, '\n', len) : memrchr (buf, '\n', len);
+        size_t n = end ? (size_t)(end - buf) + 1 : len;
+
+        if (!end && tail->part_len + n < LINE_MAX_BYTES)
+            return keep_part (tail, buf, n, err);
+        status = put_line (tail, tail->part, tail->part_len, buf, n, err);
+        tail->part_len = 0;
+        buf += n;
+        len -= n;
+    }
+    return status;
+}
+
+int logtail_poll (struct logtail *tail, bool *ret_any, struct rv_error *err)
+{
+    char buf[CHUNK];
+    int status;
+    ssize_t n;
+
+    *ret_any = false;
+    if (!tail_open (tail, &status, err))
+        return status;
+    while ((n = pread (tail->fd, buf, sizeof (buf), tail->offset)) != 0) {
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return error_set (err, RV_EIO, "%s: %s", tail->path,
+                              strerror (errno));
+        *ret_any = true;
+        tail->offset += n;
+        status = tail->lines ? put_lines (tail, buf, (size_t)n, err)
+                             : write_all (tail->out_fd, buf, (size_t)n, err);
+        if (status != RV_OK)
+            return status;
+    }
+    return RV_OK;
+}
+
+int logtail_finish (struct logtail *tail, struct rv_error *err)
+{
+    bool any;
+    int status;
+
+    if (tail->fd >= 0)
+        close (tail->fd);
+    tail->fd = -1;
+    status = logtail_poll (tail, &any, err);
+    if (status == RV_OK && tail->part_len) {
+        status = put_line (tail, tail->part, tail->part_len, "\n", 1, err);
+        tail->part_len = 0;
+    }
+    return status;
+}
+
+int logtail_skip (struct logtail *tail, long lines, struct rv_error *err)
+{
+    struct stat st;
+    char buf[4096];
+    int64_t at;
+    int status;
+
+    if (!tail_open (tail, &status, err))
+        return status;
+    if (fstat (tail->fd, &st))
+        return error_set (err, RV_EIO, "%s: %s", tail->path, strerror (errno));
+    tail->offset = at = st.st_size;
+    if (lines <= 0)
+        return RV_OK;
+    while (at > 0) {
+        size_t want = at < (int64_t)sizeof (buf) ? (size_t)at : sizeof (buf);
+        ssize_t n = pread (tail->fd, buf, want, at - (int64_t)want);
+
+        if (n != (ssize_t)want)
+            return error_set (err, RV_EIO, "%s: it changes while it is read",
+                              tail->path);
+        for (; n > 0; n--) {
+            /* The newline that ends the last line does not count. */
+            if (buf[n - 1] == '\n' && at != st.st_size && lines-- <= 1) {
+                tail->offset = at;
+                return RV_OK;
+            }
+            at--;
+        }
+    }
+    tail->offset = 0;
+    return RV_OK;
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * logtail.h - show a file that another machine is still writing.
+ *
+ * Bytes go out as they are. Beside other files, only whole lines go out, so
+ * that lines of two ranks never mix; what is left at the end goes out too. */
+#ifndef RV_LOGTAIL_H
+#define RV_LOGTAIL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "plan/error.h"
+
+struct logtail {
+    char *path;
+    int out_fd;     /* where its bytes go */
+    bool lines;     /* whole lines only */
+    char label[24]; /* before each line; "" = none; needs lines */
+    int fd;         /* -1 = not open yet */
+    int64_t offset; /* read so far */
+    char *part;     /* (part_len) an unfinished line */
+    size_t part_len, part_size;
+};
+
+/* logtail_init - the file need not exist yet.
+ *   path_take   malloc'ed, freed by logtail_fini; NULL is RV_ENOMEM */
+int logtail_init (struct logtail *tail, char *path_take, int out_fd, bool lines,
+                  const char *label, struct rv_error *err);
+
+/* logtail_skip - begin [lines] lines before the present end of the file. */
+int logtail_skip (struct logtail *tail, long lines, struct rv_error *err);
+
+/* logtail_poll - show what was added. A file that is not there is nothing.
+ *   ret_any   written: true when something was there
+ * RV_EIO when it cannot be read or the output cannot be written. */
+int logtail_poll (struct logtail *tail, bool *ret_any, struct rv_error *err);
+
+/* logtail_finish - the file has ended: open it anew (a network file system
+ * shows the last bytes then), show the rest and an unfinished last line. */
+int logtail_finish (struct logtail *tail, struct rv_error *err);
+
+void logtail_fini (struct logtail *tail); /* NULL is fine */
+
+#endif

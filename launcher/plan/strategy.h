@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * strategy.h - which partition, GPU type and node count serve a request.
+ *
+ * Pure: a snapshot of the cluster and a request in, a plan out. Nothing of one
+ * site is compiled in. The plan is what sbatch(1) is asked for with its own
+ * options: --gres=gpu:TYPE:K -N --ntasks-per-node -c --mem -p -t. */
+#ifndef RV_PLAN_STRATEGY_H
+#define RV_PLAN_STRATEGY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "plan/command.h"
+#include "plan/error.h"
+#include "plan/gres.h"
+
+#define STRATEGY_UNLIMITED ((int64_t)-1) /* of times */
+
+struct strategy_node {
+    char *name;
+    struct gres_list gres;
+    uint32_t cpus;    /* that jobs may use */
+    uint32_t threads; /* a core, >= 1; cores are not shared by tasks */
+    uint64_t mem_mb;  /* that jobs may use; <= 1 when the site set none */
+    bool usable;      /* not down, drained or failed at this moment */
+};
+
+struct strategy_partition {
+    char *name;
+    bool is_default, up;
+    int64_t max_time_s;       /* STRATEGY_UNLIMITED */
+    uint32_t max_nodes;       /* a job; 0 = no limit */
+    uint32_t max_cpus_node;   /* a job; 0 = no limit */
+    uint64_t max_mem_node_mb; /* 0 = no limit */
+    uint64_t max_mem_cpu_mb;  /* 0 = no limit */
+    uint32_t *node;           /* (n_nodes) indices into the cluster's nodes */
+    size_t n_nodes;
+};
+
+struct strategy_cluster {
+    struct strategy_node *node;
+    size_t n_nodes;
+    struct strategy_partition *part;
+    size_t n_parts;
+};
+
+struct strategy_request {
+    uint32_t gpus;         /* of the job; 0 = one task without a GPU */
+    const char *type;      /* NULL or "" = any */
+    const char *partition; /* "a" or "a,b"; NULL or "" = any, default first */
+    int64_t time_s;        /* STRATEGY_UNLIMITED; > 0 else */
+    bool time_fixed;       /* false: time_s shrinks to the partition's limit */
+    int64_t mem_bytes;     /* a node; 0 = the node's share */
+    uint32_t nodes;        /* 0 = as few as hold the GPUs evenly */
+    uint32_t nproc;        /* GPUs a node that the command fixes; 0 = free */
+    enum command_launch launch;
+};
+
+struct strategy_plan {
+    const char *partition;    /* lives as long as the cluster */
+    char type[GRES_NAME_MAX]; /* as the cluster spells it; "" = untyped, or no
+                                 GPU */
+    uint32_t gpus, nodes, gpus_per_node;
+    uint32_t tasks_per_node, tasks, cpus_per_task;
+    uint64_t mem_mb; /* a node; 0 = ask for none */
+    int64_t time_s;
+    bool waits_for_node; /* only nodes that are down now could serve */
+};
+
+/* strategy_choose - the first partition and type that can serve the request,
+ * on the fewest nodes that hold the GPUs evenly (any divisor of the count).
+ *   ret   written on success
+ * CPUs and memory are the GPUs' share of the smallest node that could serve,
+ * never more than the node has; two tasks never share a core.
+ * RV_ENOTFOUND (no such type or partition) or RV_EINVAL (cannot be met), with
+ * what would work. */
+int strategy_choose (const struct strategy_cluster *cluster,
+                     const struct strategy_request *req,
+                     struct strategy_plan *ret, struct rv_error *err);
+
+/* strategy_cluster_fini - free what [cluster] owns; it is empty afterwards. */
+void strategy_cluster_fini (struct strategy_cluster *cluster);
+
+#endif

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * reqdir.c - write the folder of a request */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+#include "reqdir.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "jsonout.h"
+#include "plan/fsio.h"
+
+/* A growing text. A failed allocation leaves text NULL for good. */
+struct text {
+    char *buf;
+    size_t len, size;
+};
+
+static void text_add (struct text *t, const char *s, size_t n)
+{
+    if (t->size && !t->buf)
+        return;
+    if (t->len + n + 1 > t->size) {
+        size_t size = (t->len + n + 1) * 2;
+        char *buf = realloc (t->buf, size);
+
+        if (!buf)
+            free (t->buf);
+        t->buf = buf;
+        t->size = size;
+        if (!buf)
+            return;
+    }
+    memcpy (t->buf + t->len, s, n);
+    t->len += n;
+    t->buf[t->len] = '\0';
+}
+
+static void text_str (struct text *t, const char *s)
+{
+    text_add (t, s, strlen (s));
+}
+
+/* One word for sh(1), whatever is in it. */
+static void text_quoted (struct text *t, const char *s)
+{
+    text_str (t, "'");
+    for (; *s; s++)
+        if (*s == '\'')
+            text_str (t, "'\\''");
+        else
+            text_add (t, s, 1);
+    text_str (t, "'");
+}
+
+static void text_export (struct text *t, const char *name, const char *dir,
+                         const char *tail)
+{
+    text_str (t, "export ");
+    text_str (t, name);
+    text_str (t, "=");
+    text_quoted (t, dir);
+    text_str (t, tail);
+    text_str (t, "\n");
+}
+
+/* Only where the user gave no value of their own. */
+static void text_default (struct text *t, const char *name, const char *value)
+{
+    text_str (t, ": \"${");
+    text_str (t, name);
+    text_str (t, "=");
+    text_str (t, value);
+    text_str (t, "}\"\nexport ");
+    text_str (t, name);
+    text_str (t, "\n");
+}
+
+static void text_timeouts (struct text *t, int64_t seconds)
+{
+    char num[32];
+
+    snprintf (num, sizeof (num), "%lld", (long long)seconds);
+    text_default (t, "RV_NCCL_TIMEOUT", num);
+    snprintf (num, sizeof (num), "%lld",
+              (long long)(seconds > 480 ? seconds : 480));
+    text_default (t, "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC", num);
+    snprintf (num, sizeof (num), "%lld", (long long)((seconds + 59) / 60));
+    text_default (t, "DEEPSPEED_TIMEOUT", num);
+}
+
+char *request_job_sh (const struct request_new *from, const char *id,
+                      const char *dir)
+{
+    struct text t = {0};
+    char *out = fsio_join (from->state_dir, "outputs");
+    char *ckpt = fsio_join (from->state_dir, "checkpoints");
+    char tail[COMMAND_NAME_MAX + 64];
+
+    if (out && ckpt) {
+        text_str (&t, "#!/bin/sh\n");
+        text_export (&t, "RV_REQUEST_ID", id, "");
+        text_export (&t, "RV_REQUEST_DIR", dir, "");
+        snprintf (tail, sizeof (tail), "/%s-\"$SLURM_JOB_ID\"", from->name);
+        text_export (&t, "RV_OUTPUT_DIR", out, tail);
+        snprintf (tail, sizeof (tail), "/%s-%s", from->name, id);
+        text_export (&t, "RV_CHECKPOINT_DIR", ckpt, tail);
+        text_str (&t, "export RV_SEGMENT=0 RV_TOTAL_ELAPSED=0\n");
+        text_default (&t, "PYTHONUNBUFFERED", "1");
+        text_default (&t, "TOKENIZERS_PARALLELISM", "false");
+        if (from->nccl_timeout_s > 0)
+            text_timeouts (&t, from->nccl_timeout_s);
+        text_str (&t, "mkdir -p \"$RV_OUTPUT_DIR\" \"$RV_CHECKPOINT_DIR\"\n");
+        text_str (&t, "exec ");
+        text_quoted (&t, from->rv_exec);
+        text_str (&t, " --batch \"$RV_REQUEST_DIR\"\n");
+    }
+    free (out);
+    free (ckpt);
+    return t.buf;
+}
+
+static int new_id (char *id, size_t size, int64_t *ret_now,
+                   struct rv_error *err)
+{
+    time_t now = time (NULL);
+    uint32_t random;
+    struct tm tm;
+    size_t n;
+
+    if (getrandom (&random, sizeof (random), 0) != sizeof (random)
+        || !localtime_r (&now, &tm))
+        return error_set (err, RV_EIO, "no random number: %s",
+                          strerror (errno));
+    n = strftime (id, size, "%Y%m%d-%H%M%S", &tm);
+    snprintf (id + n, size - n, "-%08x", random);
+    *ret_now = now;
+    return RV_OK;
+}
+
+static json_t *describe (const struct request_new *from,
+                         const struct request *req, const char *cwd)
+{
+    const struct strategy_plan *p = from->plan;
+
+    return json_pack (
+        "{s:s, s:s, s:s, s:o, s:o, s:I, s:o, s:I, s:I, s:I, s:I, s:o, s:I, "
+        "s:s, s:o, s:o, s:[]}",
+        "schema", "rv.request/1", "id", req->id, "name", req->name,
+        "created_at", jsonout_time (req->created_at), "cwd", jsonout_text (cwd),
+        "gpus", (json_int_t)p->gpus, "gpu_type",
+        p->type[0] ? jsonout_text (p->type) : json_null (), "nodes",
+        (json_int_t)p->nodes, "tasks_per_node", (json_int_t)p->tasks_per_node,
+        "tasks", (json_int_t)p->tasks, "cpus_per_task",
+        (json_int_t)p->cpus_per_task, "mem_bytes",
+        p->mem_mb ? json_integer ((json_int_t)p->mem_mb * 1024 * 1024)
+                  : json_null (),
+        "time_s", (json_int_t)p->time_s, "launch",
+        from->launch == COMMAND_PER_NODE ? "per_node" : "per_gpu",
+        "nccl_timeout_s",
+        from->nccl_timeout_s > 0 ? json_integer (from->nccl_timeout_s)
+                                 : json_null (),
+        "log_dir", jsonout_text (req->log_dir), "srun_options");
+}
+
+static int write_file (const struct request *req, const char *name,
+                       const char *buf, size_t len, mode_t mode,
+                       struct rv_error *err)
+{
+    char *path = fsio_join (req->dir, name);
+    int status;
+
+    if (!path || !buf) {
+        free (path);
+        return error_set (err, RV_ENOMEM, "out of memory");
+    }
+    status = fsio_write (path, buf, len, mode, err);
+    free (path);
+    return status;
+}
+
+static int write_json (const struct request *req, const char *name,
+                       json_t *json_take, struct rv_error *err)
+{
+    char *text = json_take ? json_dumps (json_take, JSON_INDENT (1)) : NULL;
+    int status =
+        write_file (req, name, text, text ? strlen (text) : 0, 0600, err);
+
+    free (text);
+    json_decref (json_take);
+    return status;
+}
+
+static int write_argv (const struct request_new *from,
+                       const struct request *req, struct rv_error *err)
+{
+    struct text t = {0};
+    int status;
+
+    for (int i = 0; i < from->argc; i++)
+        text_add (&t, from->argv[i], strlen (from->argv[i]) + 1);
+    status = write_file (req, "argv", t.buf, t.len, 0600, err);
+    free (t.buf);
+    return status;
+}
+
+static int write_job_sh (const struct request_new *from,
+                         const struct request *req, struct rv_error *err)
+{
+    char *text = request_job_sh (from, req->id, req->dir);
+    int status =
+        write_file (req, "job.sh", text, text ? strlen (text) : 0, 0700, err);
+
+    free (text);
+    return status;
+}
+
+static int make_folders (const char *state_dir, const struct request *req,
+                         struct rv_error *err)
+{
+    char *jobs = fsio_join (req->dir, "jobs");
+    int status;
+
+    if (!jobs)
+        return error_set (err, RV_ENOMEM, "out of memory");
+    status = fsio_mkdir_p (state_dir, 0700, err);
+    if (status == RV_OK)
+        status = fsio_mkdir_p (req->log_dir, 0700, err);
+    if (status == RV_OK)
+        status = fsio_mkdir_p (jobs, 0700, err);
+    free (jobs);
+    return status;
+}
+
+int request_begin (const struct request_new *from, struct request *ret,
+                   struct rv_error *err)
+{
+    struct request req = {.gpus = from->plan->gpus, .tasks = from->plan->tasks};
+    char id[40], path[64];
+
+    if (new_id (id, sizeof (id), &req.created_at, err) != RV_OK)
+        return RV_EIO;
+    snprintf (path, sizeof (path), "requests/%s", id);
+    req.id = strdup (id);
+    req.dir = fsio_join (from->state_dir, path);
+    req.name = strdup (from->name);
+    req.log_dir = fsio_join (from->state_dir, "logs");
+    req.gpu_type = strdup (from->plan->type);
+    if (!req.id || !req.dir || !req.name || !req.log_dir || !req.gpu_type) {
+        request_fini (&req);
+        return error_set (err, RV_ENOMEM, "out of memory");
+    }
+    *ret = req;
+    return RV_OK;
+}
+
+int request_write (const struct request_new *from, const struct request *req,
+                   struct rv_error *err)
+{
+    char *cwd = getcwd (NULL, 0);
+    int status;
+
+    if (!cwd)
+        return error_set (err, RV_EIO, "the working folder: %s",
+                          strerror (errno));
+    status = make_folders (from->state_dir, req, err);
+    if (status == RV_OK)
+        status = write_argv (from, req, err);
+    if (status == RV_OK)
+        status = write_job_sh (from, req, err);
+    if (status == RV_OK)
+        status =
+            write_json (req, "request.json", describe (from, req, cwd), err);
+    free (cwd);
+    if (status != RV_OK)
+        request_discard (req);
+    return status;
+}
+
+void request_discard (const struct request *req)
+{
+    if (req && req->dir)
+        fsio_remove_tree (req->dir, NULL);
+}
+
+int request_submitted (struct request *req, uint32_t job_id,
+                       char *const sbatch_argv[], struct rv_error *err)
+{
+    json_t *words = json_array ();
+    char name[32];
+
+    for (int i = 0; sbatch_argv[i]; i++)
+        json_array_append_new (words, jsonout_text (sbatch_argv[i]));
+    snprintf (name, sizeof (name), "jobs/%u.json", job_id);
+    req->job_id = job_id;
+    return write_json (req, name,
+                       json_pack ("{s:s, s:I, s:o, s:o}", "schema", "rv.job/1",
+                                  "job_id", (json_int_t)job_id, "submitted_at",
+                                  jsonout_time (time (NULL)), "sbatch_argv",
+                                  words),
+                       err);
+}
+
+void request_fini (struct request *req)
+{
+    if (!req)
+        return;
+    free (req->id);
+    free (req->dir);
+    free (req->name);
+    free (req->log_dir);
+    free (req->gpu_type);
+    memset (req, 0, sizeof (*req));
+}
+
+char *request_log (const struct request *req, uint32_t job_id, int rank,
+                   bool is_err)
+{
+    const char *end = is_err ? "err" : "out";
+    char name[COMMAND_NAME_MAX + 64];
+
+    if (rank < 0)
+        snprintf (name, sizeof (name), "%s-%u.batch.%s", req->name, job_id,
+                  end);
+    else
+        snprintf (name, sizeof (name), "%s-%u.r%d.%s", req->name, job_id, rank,
+                  end);
+    return fsio_join (req->log_dir, name);
+}

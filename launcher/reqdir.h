@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * reqdir.h - the folder of one request: what rv leaves for the job, and what
+ * the job leaves for rv.
+ *
+ * STATE_DIR/requests/ID holds request.json, argv and job.sh (written by `rv
+ * run` before submission), jobs/J.json (by the submission) and status.json (by
+ * the batch step). Each file has one writer and is replaced whole. */
+#ifndef RV_REQDIR_H
+#define RV_REQDIR_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "plan/error.h"
+#include "plan/strategy.h"
+
+/* What a request is, in memory. Strings are malloc'ed. */
+struct request {
+    char *id;   /* YYYYMMDD-HHMMSS-xxxxxxxx */
+    char *dir;  /* absolute */
+    char *name; /* of the job */
+    char *log_dir;
+    char *gpu_type; /* "" = none or any */
+    int64_t created_at;
+    uint32_t gpus, tasks;
+    uint32_t job_id; /* newest submission; 0 = none */
+};
+
+/* What `rv run` knows before the submission. Everything is borrowed. */
+struct request_new {
+    const char *state_dir; /* absolute */
+    const char *name, *rv_exec;
+    const struct strategy_plan *plan;
+    enum command_launch launch;
+    int64_t nccl_timeout_s; /* 0 = not asked for */
+    int argc;
+    char *const *argv;
+};
+
+/* request_begin - choose the request's id and paths; touches no file.
+ *   ret   written on success; free with request_fini */
+int request_begin (const struct request_new *from, struct request *ret,
+                   struct rv_error *err);
+
+/* request_write - make the folder and all that the job reads. On failure
+ * nothing of the request stays. RV_EIO names the folder that cannot be
+ * written. */
+int request_write (const struct request_new *from, const struct request *req,
+                   struct rv_error *err);
+
+/* request_discard - remove the folder of a request that was not submitted. */
+void request_discard (const struct request *req);
+
+/* request_submitted - note the job that was made of it (jobs/J.json).
+ *   sbatch_argv   NULL-terminated */
+int request_submitted (struct request *req, uint32_t job_id,
+                       char *const sbatch_argv[], struct rv_error *err);
+
+void request_fini (struct request *req); /* NULL is fine */
+
+struct requests {
+    struct request *req;
+    size_t n;
+};
+
+/* requests_load - every request that has a job, newest first. A folder that is
+ * not readable as one is passed over. A state_dir that is not there is empty.
+ *   max   stop after so many; 0 = all */
+int requests_load (const char *state_dir, size_t max, struct requests *ret,
+                   struct rv_error *err);
+void requests_fini (struct requests *list); /* NULL is fine */
+
+/* What status.json says of a job. */
+struct request_status {
+    bool started;    /* it names this job */
+    bool done;       /* the batch step has ended */
+    int exit_status; /* of the command, when done and >= 0; else -1 */
+    char *cause;     /* one line about the first bad rank; NULL = none */
+};
+
+/* request_status - read status.json. A file that is not there, or speaks of
+ * another job, gives all false and RV_OK. */
+int request_status (const char *dir, uint32_t job_id,
+                    struct request_status *ret, struct rv_error *err);
+void request_status_fini (struct request_status *status);
+
+/* request_log - path of a log: rank < 0 is the batch step. malloc'ed, NULL
+ * when out of memory. */
+char *request_log (const struct request *req, uint32_t job_id, int rank,
+                   bool is_err);
+
+/* request_job_sh - the text of job.sh, malloc'ed (exposed for its test). */
+char *request_job_sh (const struct request_new *from, const char *id,
+                      const char *dir);
+
+#endif

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * reqdir_read.c - read the folders of requests, and what a job left there */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/fsio.h"
+#include "plan/timefmt.h"
+#include "reqdir.h"
+
+#define FILE_MAX ((size_t)1 << 20)
+
+static json_t *read_json (const char *dir, const char *name,
+                          struct rv_error *err)
+{
+    char *path = fsio_join (dir, name), *buf = NULL;
+    json_t *json = NULL;
+    size_t len;
+
+    if (path && fsio_read (path, FILE_MAX, &buf, &len, err) == RV_OK) {
+        json = json_loadb (buf, len, 0, NULL);
+        if (!json)
+            error_set (err, RV_EFORMAT, "%s is not JSON", path);
+    }
+    free (buf);
+    free (path);
+    return json;
+}
+
+/* The newest submission: the largest J of jobs/J.json. */
+static uint32_t newest_job (const char *dir)
+{
+    char *path = fsio_join (dir, "jobs");
+    DIR *jobs = path ? opendir (path) : NULL;
+    struct dirent *entry;
+    uint32_t newest = 0;
+
+    while (jobs && (entry = readdir (jobs))) {
+        char *end;
+        unsigned long id = strtoul (entry->d_name, &end, 10);
+
+        if (!strcmp (end, ".json") && id <= UINT32_MAX && id > newest)
+            newest = (uint32_t)id;
+    }
+    if (jobs)
+        closedir (jobs);
+    free (path);
+    return newest;
+}
+
+static char *dup_member (const json_t *json, const char *key)
+{
+    const char *s = json_string_value (json_object_get (json, key));
+
+    return strdup (s ? s : "");
+}
+
+static bool read_request (const char *dir, struct request *req)
+{
+    struct timespec created;
+    const char *when;
+    json_t *json;
+
+    memset (req, 0, sizeof (*req));
+    req->job_id = newest_job (dir);
+    if (req->job_id == 0 || !(json = read_json (dir, "request.json", NULL)))
+        return false;
+    req->id = dup_member (json, "id");
+    req->dir = strdup (dir);
+    req->name = dup_member (json, "name");
+    req->log_dir = dup_member (json, "log_dir");
+    req->gpu_type = dup_member (json, "gpu_type");
+    when = json_string_value (json_object_get (json, "created_at"));
+    if (when && timefmt_parse (when, &created, NULL) == RV_OK)
+        req->created_at = created.tv_sec;
+    req->gpus = (uint32_t)json_integer_value (json_object_get (json, "gpus"));
+    req->tasks = (uint32_t)json_integer_value (json_object_get (json, "tasks"));
+    json_decref (json);
+    if (req->id && req->dir && req->name && req->log_dir && req->gpu_type)
+        return true;
+    request_fini (req);
+    return false;
+}
+
+static int newest_first (const struct dirent **a, const struct dirent **b)
+{
+    return strcmp ((*b)->d_name, (*a)->d_name);
+}
+
+static int is_request (const struct dirent *entry)
+{
+    return entry->d_name[0] != '.';
+}
+
+int requests_load (const char *state_dir, size_t max, struct requests *ret,
+                   struct rv_error *err)
+{
+    char *root = fsio_join (state_dir, "requests");
+    struct requests out = {0};
+    struct dirent **names = NULL;
+    int n = root ? scandir (root, &names, is_request, newest_first) : -1;
+
+    if (n < 0 && errno != ENOENT) {
+        error_set (err, RV_EIO, "%s: %s", root ? root : state_dir,
+                   strerror (errno));
+        free (root);
+        return RV_EIO;
+    }
+    out.req = calloc (n > 0 ? (size_t)n : 1, sizeof (*out.req));
+    for (int i = 0; i < n; i++) {
+        char *dir = fsio_join (root, names[i]->d_name);
+
+        if (out.req && dir && (!max || out.n < max)
+            && read_request (dir, &out.req[out.n]))
+            out.n++;
+        free (dir);
+        free (names[i]);
+    }
+    free (names);
+    free (root);
+    if (!out.req)
+        return error_set (err, RV_ENOMEM, "out of memory");
+    *ret = out;
+    return RV_OK;
+}
+
+void requests_fini (struct requests *list)
+{
+    if (!list)
+        return;
+    for (size_t i = 0; i < list->n; i++)
+        request_fini (&list->req[i]);
+    free (list->req);
+    memset (list, 0, sizeof (*list));
+}
+
+static int int_or (const json_t *json, const char *key, int otherwise)
+{
+    const json_t *value = json_object_get (json, key);
+
+    return json_is_integer (value) ? (int)json_integer_value (value)
+                                   : otherwise;
+}
+
+static const char *string_or (const json_t *json, const char *key,
+                              const char *otherwise)
+{
+    const char *s = json_string_value (json_object_get (json, key));
+
+    return s && *s ? s : otherwise;
+}
+
+/* "rank 2 on n2 ended by signal 9 (SIGKILL): last line of stderr" */
+static char *describe_cause (const json_t *rank)
+{
+    const json_t *tail = json_object_get (rank, "stderr_tail");
+    const char *last =
+        json_string_value (json_array_get (tail, json_array_size (tail) - 1));
+    char how[96], line[512];
+    int signal = int_or (rank, "signal", 0);
+
+    if (signal > 0)
+        snprintf (how, sizeof (how), "was ended by signal %d (%s)", signal,
+                  string_or (rank, "signal_name", "no name"));
+    else
+        snprintf (how, sizeof (how), "ended with status %d",
+                  int_or (rank, "exit_status", -1));
+    snprintf (line, sizeof (line), "rank %d on %s %s%s%.300s",
+              int_or (rank, "rank", -1), string_or (rank, "node", "?"), how,
+              last && *last ? ": " : "", last ? last : "");
+    return strdup (line);
+}
+
+int request_status (const char *dir, uint32_t job_id,
+                    struct request_status *ret, struct rv_error *err)
+{
+    struct rv_error why = {0};
+    json_t *json = read_json (dir, "status.json", &why), *cause;
+
+    memset (ret, 0, sizeof (*ret));
+    ret->exit_status = -1;
+    if (!json && why.code == RV_ENOTFOUND)
+        return RV_OK;
+    if (!json)
+        return error_set (err, why.code, "%s", why.text);
+    if ((uint32_t)int_or (json, "job_id", 0) == job_id) {
+        ret->started = true;
+        ret->done = !strcmp (string_or (json, "state", ""), "done");
+    }
+    if (ret->done) {
+        int signal = int_or (json, "signal", 0);
+
+        cause = json_object_get (json, "first_cause");
+        ret->exit_status =
+            int_or (json, "exit_status", signal > 0 ? 128 + signal : -1);
+        if (json_is_object (cause))
+            ret->cause = describe_cause (cause);
+        else if (*string_or (json, "message", ""))
+            ret->cause = strdup (string_or (json, "message", ""));
+    }
+    json_decref (json);
+    return RV_OK;
+}
+
+void request_status_fini (struct request_status *status)
+{
+    free (status->cause);
+    memset (status, 0, sizeof (*status));
+}

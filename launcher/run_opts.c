@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * run_opts.c - the words of `rv run`, before anything is asked of Slurm */
+#include "run_opts.h"
+
+#include <getopt.h>
+#include <string.h>
+
+#include "plan/command.h"
+#include "plan/duration.h"
+
+#define GPUS_MAX 65536
+
+enum {
+    OPT_TIME = 256,
+    OPT_NAME,
+    OPT_MEM,
+    OPT_NODES,
+    OPT_MIG,
+    OPT_DRY_RUN,
+    OPT_JSON,
+};
+
+static const struct option long_options[] = {
+    {"gpu", required_argument, NULL, 'g'},
+    {"gpus", required_argument, NULL, 'g'},
+    {"type", required_argument, NULL, 't'},
+    {"mig", no_argument, NULL, OPT_MIG},
+    {"time", required_argument, NULL, OPT_TIME},
+    {"name", required_argument, NULL, OPT_NAME},
+    {"mem", required_argument, NULL, OPT_MEM},
+    {"partition", required_argument, NULL, 'p'},
+    {"account", required_argument, NULL, 'A'},
+    {"qos", required_argument, NULL, 'q'},
+    {"nodes", required_argument, NULL, OPT_NODES},
+    {"follow", no_argument, NULL, 'f'},
+    {"label", no_argument, NULL, 'l'},
+    {"dry-run", no_argument, NULL, OPT_DRY_RUN},
+    {"json", no_argument, NULL, OPT_JSON},
+    {"help", no_argument, NULL, 'h'},
+    {NULL, 0, NULL, 0},
+};
+
+const char run_opts_help[] =
+    "usage: rv run [OPTION...] [--] COMMAND [ARGUMENT...]\n"
+    "  -g, --gpus N        GPUs of the job (default 1; 0: one task without)\n"
+    "  -t, --type TYPE     GPU type (default: the first that can serve)\n"
+    "      --time T        limit: 90m 2h 3d, or as sbatch takes it (2:59:00)\n"
+    "      --name NAME     name of the job (default: from the command)\n"
+    "      --mem SIZE      memory a node (default: the GPUs' share)\n"
+    "      --nodes N       spread over N nodes (default: as few as can)\n"
+    "  -p, --partition P   partition; -A, --account; -q, --qos as sbatch's\n"
+    "  -f, --follow        show the output until the job ends\n"
+    "  -l, --label         with -f: begin each line with its rank\n"
+    "      --dry-run       print the plan and the sbatch line, submit "
+    "nothing\n"
+    "      --json          one JSON object on standard output\n"
+    "Options end at the first word that is none.\n";
+
+static int parse_gpus (const char *text, struct run_opts *opts,
+                       struct rv_error *err)
+{
+    long n = 0;
+
+    if (strcmp (text, "0") && count_parse (text, GPUS_MAX, &n, NULL) != RV_OK)
+        return error_set (err, RV_EINVAL,
+                          "-g takes a whole number of GPUs up to %d, not '%s'",
+                          GPUS_MAX, text);
+    opts->gpus = (uint32_t)n;
+    opts->gpus_given = true;
+    return RV_OK;
+}
+
+static int parse_nodes (const char *text, struct run_opts *opts,
+                        struct rv_error *err)
+{
+    long n;
+
+    if (count_parse (text, GPUS_MAX, &n, NULL) != RV_OK)
+        return error_set (err, RV_EINVAL,
+                          "--nodes takes a whole number above 0, not '%s'",
+                          text);
+    opts->nodes = (uint32_t)n;
+    return RV_OK;
+}
+
+static int parse_time (const char *text, struct run_opts *opts,
+                       struct rv_error *err)
+{
+    if (duration_parse_slurm (text, &opts->time_s, err) != RV_OK) {
+        error_prefix (err, "--time");
+        return RV_EINVAL;
+    }
+    opts->time_given = true;
+    return RV_OK;
+}
+
+static int parse_mem (const char *text, struct run_opts *opts,
+                      struct rv_error *err)
+{
+    if (size_parse (text, &opts->mem_bytes, err) != RV_OK) {
+        error_prefix (err, "--mem");
+        return RV_EINVAL;
+    }
+    if (opts->mem_bytes <= 0)
+        return error_set (err, RV_EINVAL,
+                          "--mem=%s is no memory; leave it out for the GPUs' "
+                          "share",
+                          text);
+    return RV_OK;
+}
+
+/* A word that sbatch would get as the value of an option. */
+static int parse_word (const char *option, const char *text, const char **ret,
+                       struct rv_error *err)
+{
+    if (!text[0] || text[strcspn (text, " \t\n\r")])
+        return error_set (err, RV_EINVAL, "%s takes one word, not '%s'", option,
+                          text);
+    *ret = text;
+    return RV_OK;
+}
+
+static int parse_name (const char *text, struct run_opts *opts,
+                       struct rv_error *err)
+{
+    if (command_name_check (text, err) != RV_OK) {
+        error_prefix (err, "--name");
+        return RV_EINVAL;
+    }
+    opts->name = text;
+    return RV_OK;
+}
+
+/* Which word getopt_long did not like. */
+static int bad_option (int argc, char *argv[], int c, struct rv_error *err)
+{
+    const char *word = optind > 0 && optind <= argc ? argv[optind - 1] : "?";
+
+    if (c == ':')
+        return error_set (err, RV_EINVAL, "option %s needs a value", word);
+    if (optopt && optopt < 256 && strncmp (word, "--", 2))
+        return error_set (err, RV_EINVAL,
+                          "there is no option -%c; options of the command come "
+                          "after it, and after -- where it begins with '-'",
+                          optopt);
+    return error_set (err, RV_EINVAL,
+                      "there is no option %s, or it is ambiguous, or takes no "
+                      "value",
+                      word);
+}
+
+static int take_option (int c, struct run_opts *opts, struct rv_error *err)
+{
+    switch (c) {
+    case 'g':
+        return parse_gpus (optarg, opts, err);
+    case 't':
+        return parse_word ("-t", optarg, &opts->type, err);
+    case 'p':
+        return parse_word ("-p", optarg, &opts->partition, err);
+    case 'A':
+        return parse_word ("-A", optarg, &opts->account, err);
+    case 'q':
+        return parse_word ("-q", optarg, &opts->qos, err);
+    case OPT_TIME:
+        return parse_time (optarg, opts, err);
+    case OPT_NAME:
+        return parse_name (optarg, opts, err);
+    case OPT_MEM:
+        return parse_mem (optarg, opts, err);
+    case OPT_NODES:
+        return parse_nodes (optarg, opts, err);
+    case OPT_MIG:
+        return error_set (err, RV_ENOTSUP,
+                          "--mig is not served yet; ask for whole GPUs with "
+                          "-g");
+    case 'f':
+        opts->follow = true;
+        break;
+    case 'l':
+        opts->label = true;
+        break;
+    case OPT_DRY_RUN:
+        opts->dry_run = true;
+        break;
+    case OPT_JSON:
+        opts->json = true;
+        break;
+    case 'h':
+        opts->help = true;
+        break;
+    }
+    return RV_OK;
+}
+
+/* Wishes that exclude each other. */
+static int check (const struct run_opts *opts, struct rv_error *err)
+{
+    if (opts->help)
+        return RV_OK;
+    if (opts->argc == 0)
+        return error_set (err, RV_EINVAL, "there is no command");
+    if (opts->argv[0][0] == '\0')
+        return error_set (err, RV_EINVAL, "the command is an empty word");
+    if (opts->follow && opts->dry_run)
+        return error_set (err, RV_EINVAL,
+                          "-f follows a job and --dry-run submits none; leave "
+                          "one out");
+    if (opts->follow && opts->json)
+        return error_set (err, RV_EINVAL,
+                          "-f prints the command's output and --json one "
+                          "object; leave one out");
+    return RV_OK;
+}
+
+int run_opts_parse (int argc, char *argv[], struct run_opts *opts,
+                    struct rv_error *err)
+{
+    struct run_opts out = {.gpus = 1};
+    int c, status;
+
+    optind = 0; /* 0, not 1: glibc then forgets an earlier parse */
+    opterr = 0;
+    while ((c = getopt_long (argc, argv, "+:g:t:p:A:q:flh", long_options, NULL))
+           != -1) {
+        if (c == '?' || c == ':')
+            return bad_option (argc, argv, c, err);
+        if ((status = take_option (c, &out, err)) != RV_OK)
+            return status;
+    }
+    out.argc = argc - optind;
+    out.argv = argv + optind;
+    if ((status = check (&out, err)) != RV_OK)
+        return status;
+    *opts = out;
+    return RV_OK;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * run_opts.h - the words of `rv run`, before anything is asked of Slurm.
+ *
+ * Pure but for getopt's globals: text in, numbers and borrowed text out. */
+#ifndef RV_RUN_OPTS_H
+#define RV_RUN_OPTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "plan/error.h"
+
+struct run_opts {
+    bool gpus_given;
+    uint32_t gpus; /* 0 is allowed: one task without a GPU */
+    const char *type, *name, *partition, *account, *qos; /* NULL = not given */
+    bool time_given;
+    int64_t time_s;    /* -1 = unlimited */
+    int64_t mem_bytes; /* 0 = not given */
+    uint32_t nodes;    /* 0 = not given */
+    bool follow, label, dry_run, json, help;
+    int argc; /* the command; its words stand unchanged */
+    char **argv;
+};
+
+/* run_opts_parse - read the words after "run".
+ *   argc, argv   argv[0] is "run"; argv is borrowed, its order is kept
+ *   opts         written on success
+ * Options end at the first word that is none, or at "--". RV_EINVAL names the
+ * word that is wrong; --mig is RV_ENOTSUP. */
+int run_opts_parse (int argc, char *argv[], struct run_opts *opts,
+                    struct rv_error *err);
+
+/* Lines of help about the options; static. */
+extern const char run_opts_help[];
+
+#endif

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * slurm_ask.c - one question to Slurm, in a child with a deadline
+ *
+ * The child writes one byte once the controller answered a ping; until then
+ * the deadline is short, afterwards long, because a large site's answer takes
+ * its time. Then follows one JSON object: {"ok": ANSWER} or {"errno", "text"}.
+ */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+#include "slurm_ask.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <slurm/slurm.h>
+#include <slurm/slurm_errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "proc.h"
+
+#define REACH_MS     4000
+#define ANSWER_MS    60000
+#define ANSWER_MAX   ((size_t)256 << 20)
+#define CONTROLLERS  10
+#define REACHED_BYTE "+"
+
+/* In the child: is any controller there? */
+static bool reachable (void)
+{
+    for (int i = 0; i < CONTROLLERS; i++)
+        if (slurm_ping (i) == 0)
+            return true;
+    return false;
+}
+
+static int write_all (int fd, const char *buf, size_t len)
+{
+    while (len) {
+        ssize_t n = write (fd, buf, len);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return -1;
+        buf += n;
+        len -= (size_t)n;
+    }
+    return 0;
+}
+
+static json_t *answer_of (slurm_ask_f f, const void *arg)
+{
+    json_t *value;
+    int saved;
+
+    errno = 0;
+    value = f (arg);
+    saved = errno;
+    if (value)
+        return json_pack ("{s:o}", "ok", value);
+    return json_pack ("{s:i, s:s}", "errno", saved, "text",
+                      slurm_strerror (saved));
+}
+
+static void child (int fd, slurm_ask_f f, const void *arg)
+    __attribute__ ((noreturn));
+static void child (int fd, slurm_ask_f f, const void *arg)
+{
+    int null = open ("/dev/null", O_RDWR | O_CLOEXEC);
+    json_t *answer;
+    char *text;
+
+    prctl (PR_SET_PDEATHSIG, SIGKILL);
+    signal (SIGINT, SIG_IGN);
+    if (null < 0 || dup2 (null, 0) < 0 || dup2 (null, 1) < 0
+        || dup2 (null, 2) < 0)
+        _exit (1);
+    slurm_init (NULL);
+    if (!reachable () || write_all (fd, REACHED_BYTE, 1))
+        _exit (1);
+    answer = answer_of (f, arg);
+    text = answer ? json_dumps (answer, JSON_COMPACT) : NULL;
+    if (!text || write_all (fd, text, strlen (text)))
+        _exit (1);
+    _exit (0);
+}
+
+int slurm_ask_begin (struct slurm_ask *ask, slurm_ask_f f, const void *arg,
+                     struct rv_error *err)
+{
+    const char *conf = getenv ("SLURM_CONF");
+    int fd[2];
+
+    memset (ask, 0, sizeof (*ask));
+    ask->fd = -1;
+    if (conf && conf[0] == '/' && access (conf, R_OK))
+        return error_set (err, RV_ENOTFOUND, "SLURM_CONF names %s: %s", conf,
+                          strerror (errno));
+    if (pipe2 (fd, O_CLOEXEC))
+        return error_set (err, RV_EIO, "pipe: %s", strerror (errno));
+    ask->pid = fork ();
+    if (ask->pid == 0)
+        child (fd[1], f, arg);
+    close (fd[1]);
+    if (ask->pid < 0) {
+        ask->pid = 0;
+        close (fd[0]);
+        return error_set (err, RV_EIO, "fork: %s", strerror (errno));
+    }
+    ask->fd = fd[0];
+    ask->give_up_at = proc_now_ms () + REACH_MS;
+    return RV_OK;
+}
+
+void slurm_ask_cancel (struct slurm_ask *ask)
+{
+    if (!ask || ask->pid == 0)
+        return;
+    kill (ask->pid, SIGKILL);
+    while (waitpid (ask->pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+    close (ask->fd);
+    free (ask->buf);
+    memset (ask, 0, sizeof (*ask));
+    ask->fd = -1;
+}
+
+/* Take what the pipe has. Returns 1 at its end, 0 before, -1 out of memory or
+ * beyond all bounds. */
+static int take (struct slurm_ask *ask)
+{
+    ssize_t n;
+
+    if (ask->size - ask->len < 65536) {
+        size_t size = ask->size ? ask->size * 2 : 131072;
+        char *buf = size > ANSWER_MAX ? NULL : realloc (ask->buf, size);
+
+        if (!buf)
+            return -1;
+        ask->buf = buf;
+        ask->size = size;
+    }
+    n = read (ask->fd, ask->buf + ask->len, ask->size - ask->len - 1);
+    if (n < 0)
+        return errno == EINTR ? 0 : -1;
+    if (n > 0 && !ask->reached) {
+        ask->reached = true;
+        ask->give_up_at = proc_now_ms () + ANSWER_MS;
+    }
+    ask->len += (size_t)n;
+    return n == 0;
+}
+
+static int decode (struct slurm_ask *ask, json_t **ret, struct rv_error *err)
+{
+    json_t *whole = NULL, *ok;
+    int number;
+
+    if (ask->len > 1)
+        whole = json_loadb (ask->buf + 1, ask->len - 1, 0, NULL);
+    if (!whole && ask->reached)
+        return error_set (err, RV_EIO, "libslurm gave no answer");
+    if (!whole)
+        return error_set (err, RV_ETIMEDOUT,
+                          "no Slurm controller answers here");
+    ok = json_object_get (whole, "ok");
+    if (ok) {
+        *ret = json_incref (ok);
+        json_decref (whole);
+        return RV_OK;
+    }
+    number = (int)json_integer_value (json_object_get (whole, "errno"));
+    number = number == ESLURM_INVALID_JOB_ID ? RV_ENOTFOUND
+             : number == ESLURM_ALREADY_DONE ? RV_ESTATE
+                                             : RV_EIO;
+    error_set (err, number, "%s",
+               json_string_value (json_object_get (whole, "text")));
+    json_decref (whole);
+    return number;
+}
+
+int slurm_ask_poll (struct slurm_ask *ask, int timeout_ms, bool *ret_done,
+                    json_t **ret, struct rv_error *err)
+{
+    int64_t until = proc_now_ms () + timeout_ms;
+    int status, ended = 0;
+
+    *ret_done = false;
+    while (!ended) {
+        struct pollfd p = {.fd = ask->fd, .events = POLLIN};
+        int64_t now = proc_now_ms (), left;
+
+        if (now >= ask->give_up_at) {
+            slurm_ask_cancel (ask);
+            *ret_done = true;
+            return error_set (err, RV_ETIMEDOUT,
+                              "the Slurm controller does not answer");
+        }
+        left = (until < ask->give_up_at ? until : ask->give_up_at) - now;
+        if (poll (&p, 1, left > 0 ? (int)left : 0) > 0)
+            ended = take (ask);
+        else if (proc_now_ms () >= until)
+            return RV_OK;
+    }
+    *ret_done = true;
+    status = ended < 0 ? error_set (err, RV_EIO, "libslurm's answer: %s",
+                                    strerror (errno))
+                       : decode (ask, ret, err);
+    slurm_ask_cancel (ask);
+    return status;
+}
+
+int slurm_ask_wait (slurm_ask_f f, const void *arg, json_t **ret,
+                    struct rv_error *err)
+{
+    struct slurm_ask ask;
+    bool done = false;
+    int status = slurm_ask_begin (&ask, f, arg, err);
+
+    while (status == RV_OK && !done)
+        status = slurm_ask_poll (&ask, 1000, &done, ret, err);
+    return status;
+}

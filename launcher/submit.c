@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * submit.c - the sbatch(1) call of a plan */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+#include "submit.h"
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "plan/duration.h"
+#include "plan/fsio.h"
+#include "proc.h"
+
+#define WORDS_MAX 32
+#define SUBMIT_MS 120000 /* a busy controller may take its time */
+
+struct words {
+    char *word[WORDS_MAX + 1];
+    size_t n;
+    bool failed;
+};
+
+static void add (struct words *w, const char *fmt, ...)
+    __attribute__ ((format (printf, 2, 3)));
+static void add (struct words *w, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start (ap, fmt);
+    if (w->n == WORDS_MAX || vasprintf (&w->word[w->n], fmt, ap) < 0) {
+        w->word[w->n] = NULL;
+        w->failed = true;
+    } else {
+        w->n++;
+    }
+    va_end (ap);
+}
+
+/* Slurm expands '%' in file names. */
+static void add_log (struct words *w, const char *option,
+                     const struct request *req, const char *end)
+{
+    char *path = malloc (2 * strlen (req->log_dir) + 1), *to = path;
+
+    if (!path) {
+        w->failed = true;
+        return;
+    }
+    for (const char *from = req->log_dir; *from; from++) {
+        if (*from == '%')
+            *to++ = '%';
+        *to++ = *from;
+    }
+    *to = '\0';
+    add (w, "%s=%s/%s-%%j.batch.%s", option, path, req->name, end);
+    free (path);
+}
+
+char **submit_argv (const struct strategy_plan *plan, const struct request *req,
+                    const char *account, const char *qos)
+{
+    struct words w = {.n = 0};
+    char time[32], **argv;
+
+    add (&w, "sbatch");
+    add (&w, "--parsable");
+    add (&w, "--job-name=%s", req->name);
+    add (&w, "--partition=%s", plan->partition);
+    add (&w, "--nodes=%u", plan->nodes);
+    add (&w, "--ntasks-per-node=%u", plan->tasks_per_node);
+    add (&w, "--cpus-per-task=%u", plan->cpus_per_task);
+    if (plan->gpus_per_node)
+        add (&w, "--gres=gpu:%s%s%u", plan->type, plan->type[0] ? ":" : "",
+             plan->gpus_per_node);
+    if (plan->mem_mb)
+        add (&w, "--mem=%lluM", (unsigned long long)plan->mem_mb);
+    add (&w, "--time=%s",
+         duration_format_slurm (plan->time_s, time, sizeof (time)));
+    if (account)
+        add (&w, "--account=%s", account);
+    if (qos)
+        add (&w, "--qos=%s", qos);
+    add_log (&w, "--output", req, "out");
+    add_log (&w, "--error", req, "err");
+    add (&w, "--open-mode=append");
+    add (&w, "%s/job.sh", req->dir);
+    argv = calloc (w.n + 1, sizeof (*argv));
+    if (!argv || w.failed) {
+        for (size_t i = 0; i < w.n; i++)
+            free (w.word[i]);
+        free (argv);
+        return NULL;
+    }
+    memcpy (argv, w.word, w.n * sizeof (*argv));
+    return argv;
+}
+
+void submit_argv_free (char **argv)
+{
+    for (size_t i = 0; argv && argv[i]; i++)
+        free (argv[i]);
+    free (argv);
+}
+
+static bool begins (const char *s, const char *head)
+{
+    return !strncmp (s, head, strlen (head));
+}
+
+char **submit_environ (void)
+{
+    bool inside = getenv ("SLURM_JOB_ID") != NULL;
+    size_t n = 0, out = 0;
+    char **env;
+
+    while (environ[n])
+        n++;
+    env = calloc (n + 1, sizeof (*env));
+    for (size_t i = 0; env && i < n; i++) {
+        const char *e = environ[i];
+
+        if (begins (e, "PMIX_") || begins (e, "PMI_"))
+            continue;
+        if (inside && (begins (e, "SLURM_") || begins (e, "SLURMD_"))
+            && !begins (e, "SLURM_CONF"))
+            continue;
+        if (!(env[out] = strdup (e))) {
+            submit_argv_free (env);
+            return NULL;
+        }
+        out++;
+    }
+    return env;
+}
+
+/* sbatch's lines as one: its prefix goes, newlines become "; ". */
+static int refused (const struct proc_result *result, struct rv_error *err)
+{
+    char line[400];
+    size_t n = 0;
+
+    for (const char *p = result->err; *p && n + 3 < sizeof (line);) {
+        if (begins (p, "sbatch: "))
+            p += strlen ("sbatch: ");
+        if (begins (p, "error: "))
+            p += strlen ("error: ");
+        while (*p && *p != '\n' && n + 3 < sizeof (line))
+            line[n++] = *p++;
+        while (*p == '\n')
+            p++;
+        if (*p) {
+            line[n++] = ';';
+            line[n++] = ' ';
+        }
+    }
+    line[n] = '\0';
+    if (!n)
+        snprintf (line, sizeof (line), "it ended with status %d",
+                  result->status);
+    return error_set (err, RV_EINVAL, "sbatch: %s", line);
+}
+
+int submit_run (char *const argv[], uint32_t *ret_job_id, struct rv_error *err)
+{
+    struct proc_opts opts = {.deadline_ms = SUBMIT_MS};
+    struct proc_result result;
+    char **env = submit_environ (), *end;
+    unsigned long id;
+    int status;
+
+    if (!env)
+        return error_set (err, RV_ENOMEM, "out of memory");
+    opts.env = env;
+    status = proc_run (argv, &opts, &result, err);
+    submit_argv_free (env);
+    if (status != RV_OK)
+        return status;
+    id = strtoul (result.out, &end, 10);
+    if (result.status)
+        status = refused (&result, err);
+    else if (end == result.out || id == 0 || id > UINT32_MAX
+             || (*end != '\n' && *end != ';'))
+        status =
+            error_set (err, RV_EFORMAT, "sbatch printed no job id but '%.100s'",
+                       result.out);
+    else
+        *ret_job_id = (uint32_t)id;
+    /* What sbatch says beside success is for the user. */
+    if (status == RV_OK && result.err_len)
+        fputs (result.err, stderr);
+    proc_result_fini (&result);
+    return status;
+}

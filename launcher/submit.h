@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * submit.h - the sbatch(1) call of a plan.
+ *
+ * The job is asked for with Slurm's own options alone, so that it works
+ * without our plugin and every filter of the site sees it. */
+#ifndef RV_SUBMIT_H
+#define RV_SUBMIT_H
+
+#include <stdint.h>
+
+#include "plan/error.h"
+#include "plan/strategy.h"
+#include "reqdir.h"
+
+/* submit_argv - NULL-terminated words, "sbatch" first; free with
+ * submit_argv_free. account and qos may be NULL. NULL when out of memory. */
+char **submit_argv (const struct strategy_plan *plan, const struct request *req,
+                    const char *account, const char *qos);
+void submit_argv_free (char **argv);
+
+/* submit_environ - this process's environment for a new job, NULL-terminated,
+ * free with submit_argv_free: without the PMIx variables of a step, and inside
+ * a job without that job's SLURM_* variables, which sbatch would read as
+ * options or hand on. NULL when out of memory. */
+char **submit_environ (void);
+
+/* submit_run - call sbatch.
+ *   ret_job_id   written on success
+ * RV_EINVAL with sbatch's own words when it refused, RV_ENOTFOUND when there
+ * is no sbatch, RV_ETIMEDOUT. */
+int submit_run (char *const argv[], uint32_t *ret_job_id, struct rv_error *err);
+
+#endif
