@@ -36,7 +36,8 @@ static struct wish wish;
 static struct envedit edit;
 static char **words; /* of the command line; wish points into them */
 static int n_words, stop;
-static bool from_script; /* --rv-gpu came from a #SBATCH line */
+static bool script_read; /* its #SBATCH lines are known */
+static bool from_script; /* --rv-gpu came from one that was not */
 static char *told;       /* what the callback of --rv-gpu brought last */
 static int components;   /* of a heterogeneous job, seen so far */
 static bool ours;        /* our options or rv's own job: srun's step counts */
@@ -91,25 +92,27 @@ static void read_command_line (void)
  * which sbatch and salloc would read from the environment. */
 static void drop_outer_options (void)
 {
-    if (wish.client == CLI_SRUN || !getenv ("SLURM_JOB_ID"))
+    if (!getenv ("SLURM_JOB_ID"))
         return;
     unsetenv (WISH_OPTION_ENV "rv_gpu");
     unsetenv (WISH_OPTION_ENV "rv_nccl_timeout");
 }
 
-/* --gres in a #SBATCH line beside --rv-gpu on the command line. */
-static void look_into_script (void)
+static void read_script (void)
 {
     char *buf;
     size_t len;
 
-    if (wish.client != CLI_SBATCH)
+    script_read = wish.wrap;
+    if (wish.client != CLI_SBATCH || wish.wrap)
         return;
     buf = malloc (SCRIPT_PEEK);
     if (!buf)
         return;
     len = script_peek (stop < n_words ? words[stop] : NULL, buf, SCRIPT_PEEK);
     script_scan (buf, len, wish_seen_script, &wish);
+    wish_take_script (&wish);
+    script_read = len > 0;
     free (buf);
 }
 
@@ -157,7 +160,6 @@ static void allocate (void)
     parse_gpu (&req);
     if (wish.inside)
         return;
-    look_into_script ();
     if (wish_check (&wish, &err))
         refuse ("cannot allocate '%s': %s", wish.gpu, err.text);
     ask_cluster (&req, &site);
@@ -204,8 +206,12 @@ int client_init (spank_t sp, int argc, char **argv)
     if (!client)
         return 0;
     wish_init (&wish, (enum cli_client)client, env);
-    drop_outer_options ();
+    if (wish.client != CLI_SRUN) {
+        drop_outer_options ();
+        envedit_drop_rank ();
+    }
     read_command_line ();
+    read_script ();
     ours = wish.gpu_asked || wish.timeout_asked || getenv ("RV_REQUEST_DIR");
     if (wish.timeout_asked)
         check_timeout (wish.timeout);
@@ -215,8 +221,12 @@ int client_init (spank_t sp, int argc, char **argv)
     return 0;
 }
 
+/* A script from a pipe cannot be looked at: what is not on the command line
+ * then is its own. */
 static bool may_have_missed (void)
 {
+    if (wish.client != CLI_SBATCH || script_read)
+        return true;
     for (int i = stop; i < n_words; i++)
         if (cli_might_be (words[i], "rv-gpu"))
             return true;
@@ -235,7 +245,7 @@ static void gpu_option (const char *value)
                 value);
     if (wish.gpu_asked && !from_script)
         return;
-    if (wish.client != CLI_SBATCH || may_have_missed ())
+    if (may_have_missed ())
         refuse ("cannot allocate '%s': --rv-gpu stands behind a word that "
                 "rv does not know; put it before the other options",
                 value);

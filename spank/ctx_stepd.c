@@ -8,14 +8,15 @@
  * that would reach the batch script and every step it starts. */
 #include "config.h"
 
-#include <sched.h>
 #include <slurm/slurm.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "affinity.h"
 #include "args.h"
 #include "ctx.h"
 #include "plan/duration.h"
@@ -23,6 +24,7 @@
 #include "plan/rank_env.h"
 
 static struct plugin_args args;
+static uint32_t node_cpus;    /* before Slurm bound anything */
 static bool disabled;         /* by a bad plugstack word */
 static bool asked;            /* some --rv option came with the step */
 static char timeout_text[64]; /* "" = not asked */
@@ -31,6 +33,7 @@ int stepd_init (spank_t sp, int argc, char **argv)
 {
     struct rv_error err = {0};
 
+    node_cpus = affinity_count ();
     options_register (sp);
     if (args_parse (argc, argv, &args, &err)) {
         slurm_error ("rv: cannot read plugstack.conf: %s", err.text);
@@ -114,15 +117,6 @@ static uint32_t item (spank_t sp, spank_item_t which, const char *what)
     return value;
 }
 
-static uint32_t affinity_cpus (void)
-{
-    cpu_set_t set[16]; /* 16384 CPUs */
-
-    if (sched_getaffinity (0, sizeof (set), set) != 0)
-        return 0;
-    return (uint32_t)CPU_COUNT_S (sizeof (set), set);
-}
-
 static int64_t timeout_s (void)
 {
     struct rv_error err = {0};
@@ -136,50 +130,107 @@ static int64_t timeout_s (void)
     return (ms + 999) / 1000;
 }
 
-/* head_addr - srun looked it up; without its word (--export=NONE) the name of
- * the step's first node. NULL when that is unknown too. */
-static const char *head_addr (struct task *t, char *buf, size_t size)
+/* number - a variable that slurmstepd or srun wrote for this step. In a
+ * heterogeneous step it counts over all components, where spank_get_item
+ * counts in one. */
+static bool number (struct task *t, const char *name, uint32_t *ret)
 {
-    const char *value = task_get (t, "RV_HEAD_ADDR");
-    struct hostlist hosts = {0};
+    const char *text = task_get (t, name);
+    unsigned long n;
+    char *end;
 
-    if (!value || !value[0]) {
-        value = task_get (t, "SLURM_STEP_NODELIST");
-        if (!value || hostlist_parse (value, &hosts, NULL) || hosts.n == 0)
-            return NULL;
-        value = hosts.host[0];
-    }
-    if (strlen (value) < size)
-        memcpy (buf, value, strlen (value) + 1);
-    else
-        buf = NULL; /* no host has such a name */
+    if (!text || text[0] < '0' || text[0] > '9')
+        return false;
+    n = strtoul (text, &end, 10);
+    if (*end || n > UINT32_MAX)
+        return false;
+    *ret = (uint32_t)n;
+    return true;
+}
+
+/* place - who this task is. Returns whether its step has other components. */
+static bool place (struct task *t, struct rank_env_in *in)
+{
+    struct rank_env_in whole;
+
+    in->job_id = item (t->sp, S_JOB_ID, "the job");
+    in->step_id = item (t->sp, S_JOB_STEPID, "the step");
+    in->rank = item (t->sp, S_TASK_GLOBAL_ID, "the rank");
+    in->world_size = item (t->sp, S_JOB_TOTAL_TASK_COUNT, "the tasks");
+    in->local_rank = item (t->sp, S_TASK_ID, "the local rank");
+    in->local_size = item (t->sp, S_JOB_LOCAL_TASK_COUNT, "the local tasks");
+    in->node_rank = item (t->sp, S_JOB_NODEID, "the node");
+    whole = *in;
+    if (!task_get (t, "SLURM_HET_SIZE")
+        || !number (t, "SLURM_STEP_NUM_TASKS", &whole.world_size)
+        || !number (t, "SLURM_PROCID", &whole.rank)
+        || !number (t, "SLURM_NODEID", &whole.node_rank)
+        || !number (t, "SLURM_JOB_ID", &whole.job_id)
+        || whole.world_size <= in->world_size || whole.rank >= whole.world_size)
+        return false;
+    *in = whole;
+    return true;
+}
+
+static const char *first_host (const char *list, char *buf, size_t size)
+{
+    struct hostlist hosts = {0};
+    const char *ret = NULL;
+
+    if (!list || hostlist_parse (list, &hosts, NULL))
+        return NULL;
+    if (hosts.n > 0 && strlen (hosts.host[0]) < size)
+        ret = memcpy (buf, hosts.host[0], strlen (hosts.host[0]) + 1);
     hostlist_fini (&hosts);
-    return buf;
+    return ret;
+}
+
+/* head_addr - srun looked it up; without its word (--export=NONE) the name of
+ * the step's first node. Components are launched at the same time, so srun's
+ * word may be missing in some: there the first component's first node, by
+ * name, for all. NULL when unknown. */
+static const char *head_addr (struct task *t, bool het, char *buf, size_t size)
+{
+    const char *value;
+
+    if (het) {
+        value = task_get (t, "SLURM_JOB_NODELIST_HET_GROUP_0");
+        if (!value)
+            value = task_get (t, "SLURM_JOB_NODELIST_PACK_GROUP_0");
+        return first_host (value, buf, size);
+    }
+    value = task_get (t, "RV_HEAD_ADDR");
+    if (!value || !value[0])
+        return first_host (task_get (t, "SLURM_STEP_NODELIST"), buf, size);
+    if (strlen (value) >= size)
+        return NULL; /* no host has such a name */
+    return memcpy (buf, value, strlen (value) + 1);
+}
+
+static uint32_t step_cpus (struct task *t, uint32_t local)
+{
+    uint32_t per_task = 1;
+
+    spank_get_item (t->sp, S_STEP_CPUS_PER_TASK, &per_task);
+    return affinity_shared (affinity_count (), node_cpus, per_task, local);
 }
 
 int stepd_task_init (spank_t sp)
 {
     static struct task t; /* of this process alone, and large */
+    struct rank_env_in in = {0};
     char addr[256];
-    struct rank_env_in in;
+    bool het;
 
     t.sp = sp;
     if (!is_ours (&t))
         return 0;
-    in = (struct rank_env_in){
-        .job_id = item (sp, S_JOB_ID, "the job"),
-        .step_id = item (sp, S_JOB_STEPID, "the step"),
-        .rank = item (sp, S_TASK_GLOBAL_ID, "the rank"),
-        .world_size = item (sp, S_JOB_TOTAL_TASK_COUNT, "the tasks"),
-        .local_rank = item (sp, S_TASK_ID, "the local rank"),
-        .local_size = item (sp, S_JOB_LOCAL_TASK_COUNT, "the local tasks"),
-        .node_rank = item (sp, S_JOB_NODEID, "the node"),
-        .cpus = affinity_cpus (),
-        .nccl_timeout_s = timeout_s (),
-    };
+    het = place (&t, &in);
+    in.cpus = step_cpus (&t, in.local_size);
+    in.nccl_timeout_s = timeout_s ();
     in.one_device =
         rank_env_visible (task_get (&t, "CUDA_VISIBLE_DEVICES")) == 1;
-    in.master_addr = head_addr (&t, addr, sizeof (addr));
+    in.master_addr = head_addr (&t, het, addr, sizeof (addr));
     if (in.master_addr)
         in.master_port = rank_env_formula_port (in.job_id, in.step_id);
     if (rank_env (&in, task_get, task_set, &t)

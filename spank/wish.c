@@ -85,11 +85,23 @@ static void init_rivals (struct wish *w, wish_get_f get)
     }
 }
 
+/* number - 0 for NULL, -1 for a range, a list or another text. */
+static long number (const char *value)
+{
+    long n = -1;
+
+    if (!value)
+        return 0;
+    return count_parse (value, INT32_MAX, &n, NULL) ? -1 : n;
+}
+
 static void init_srun (struct wish *w, wish_get_f get)
 {
     w->inside = get ("SLURM_JOB_ID") != NULL;
-    w->tasks = get ("SLURM_NTASKS") || get ("SLURM_NPROCS")
-               || get ("SLURM_NTASKS_PER_NODE");
+    w->tasks = number (get ("SLURM_NTASKS") ? get ("SLURM_NTASKS")
+                                            : get ("SLURM_NPROCS"));
+    w->tasks_per_node = number (get ("SLURM_NTASKS_PER_NODE"));
+    w->nodes = number (get ("SLURM_JOB_NUM_NODES"));
     /* Which of the two srun reads depends on its release. */
     w->cpus_per_task =
         get ("SRUN_CPUS_PER_TASK") || get ("SLURM_CPUS_PER_TASK");
@@ -117,28 +129,37 @@ void wish_init (struct wish *w, enum cli_client client, wish_get_f get)
     init_rivals (w, get);
 }
 
-static void seen_nodes (struct wish *w, const char *value)
+static void seen_rival (struct wish *w, const char *name, const char *value)
 {
-    long n = 0;
-
-    /* A range or a list of counts is no fixed number of nodes. */
-    if (!value || count_parse (value, INT32_MAX, &n, NULL))
-        n = 0;
-    w->nodes = n;
+    for (size_t i = 0; i < N_RIVALS; i++)
+        if (strcmp (name, rivals[i].option) == 0)
+            note_rival (w, i, "--", name, value);
 }
 
 void wish_seen_script (void *wish, const char *name, const char *value)
 {
-    for (size_t i = 0; i < N_RIVALS; i++)
-        if (strcmp (name, rivals[i].option) == 0)
-            note_rival (wish, i, "--", name, value);
+    struct wish *w = wish;
+
+    seen_rival (w, name, value);
+    if (strcmp (name, "rv-gpu") != 0)
+        return;
+    w->script_gpu_asked = true;
+    snprintf (w->script_gpu, sizeof (w->script_gpu), "%s", value ? value : "");
+}
+
+void wish_take_script (struct wish *w)
+{
+    if (w->gpu_asked || !w->script_gpu_asked)
+        return;
+    w->gpu_asked = true;
+    w->gpu = w->script_gpu;
 }
 
 void wish_seen (void *wish, const char *name, const char *value)
 {
     struct wish *w = wish;
 
-    wish_seen_script (wish, name, value);
+    seen_rival (w, name, value);
     if (strcmp (name, "rv-gpu") == 0)
         w->gpu_asked = true, w->gpu = value;
     else if (strcmp (name, "rv-nccl-timeout") == 0)
@@ -150,17 +171,20 @@ void wish_seen (void *wish, const char *name, const char *value)
     else if (strcmp (name, "mpi") == 0)
         w->mpi = value;
     else if (strcmp (name, "nodes") == 0)
-        seen_nodes (w, value);
-    else if (strcmp (name, "ntasks") == 0
-             || strcmp (name, "ntasks-per-node") == 0
+        w->nodes = number (value);
+    else if (strcmp (name, "ntasks") == 0)
+        w->tasks = number (value);
+    else if (strcmp (name, "ntasks-per-node") == 0
              || strcmp (name, "tasks-per-node") == 0)
-        w->tasks = true;
+        w->tasks_per_node = number (value);
     else if (strcmp (name, "cpus-per-task") == 0)
         w->cpus_per_task = true;
     else if (strcmp (name, "kill-on-bad-exit") == 0)
         w->kill = true;
     else if (strcmp (name, "clusters") == 0 || strcmp (name, "cluster") == 0)
         w->elsewhere = true;
+    else if (strcmp (name, "wrap") == 0)
+        w->wrap = true;
     else if (strcmp (name, "jobid") == 0)
         w->inside = true;
 }
@@ -189,12 +213,41 @@ __attribute__ ((format (printf, 4, 5))) static size_t add (struct wish_var *ret,
     return n + 1;
 }
 
-static uint32_t tasks_per_node (const struct wish *w, uint32_t gpus,
-                                uint32_t per_node)
+/* spread - tasks lie where the GPUs lie, [k] on each. */
+static size_t spread (const struct wish *w, const struct gpu_request *req,
+                      const struct wish_site *site, uint32_t k,
+                      struct wish_var *ret, size_t n)
 {
-    if (w->nodes > 0 && gpus % (uint32_t)w->nodes == 0)
-        return gpus / (uint32_t)w->nodes;
-    return gpus < per_node ? gpus : per_node;
+    uint32_t per = req->count < site->per_node ? req->count : site->per_node;
+
+    if (w->nodes > 0 && req->count % w->nodes == 0)
+        per = req->count / (uint32_t)w->nodes;
+    if (w->cpus_per_task)
+        return add (ret, n, "SLURM_NTASKS_PER_NODE", "%" PRIu32, per * k);
+    if (w->cpus_per_gpu)
+        return n;
+    return add (ret, n, "SLURM_CPUS_PER_GPU", "%" PRIu32,
+                k > site->cpus_per_gpu ? k : site->cpus_per_gpu);
+}
+
+static size_t srun_vars (const struct wish *w, const struct gpu_request *req,
+                         const struct wish_site *site, struct wish_var *ret,
+                         size_t n)
+{
+    uint32_t nodes = (req->count + site->per_node - 1) / site->per_node;
+
+    if (w->tasks_per_node) {
+        if (w->tasks_per_node > 0 && !w->tasks && !w->nodes)
+            n = add (ret, n, "SLURM_NTASKS", "%ld", nodes * w->tasks_per_node);
+        return n;
+    }
+    if (!w->tasks) {
+        n = add (ret, n, "SLURM_NTASKS", "%" PRIu32, req->count);
+        return spread (w, req, site, 1, ret, n);
+    }
+    if (w->tasks > 0 && w->tasks % req->count == 0)
+        return spread (w, req, site, (uint32_t)w->tasks / req->count, ret, n);
+    return n;
 }
 
 size_t wish_vars (const struct wish *w, const struct gpu_request *req,
@@ -207,15 +260,7 @@ size_t wish_vars (const struct wish *w, const struct gpu_request *req,
         return 0;
     n = add (ret, n, wish_gpus_name (w->client), "%s%s%" PRIu32, site->type,
              site->type[0] ? ":" : "", req->count);
-    if (w->client != CLI_SRUN || w->tasks)
-        return n;
-    n = add (ret, n, "SLURM_NTASKS", "%" PRIu32, req->count);
-    if (w->cpus_per_task)
-        n = add (ret, n, "SLURM_NTASKS_PER_NODE", "%" PRIu32,
-                 tasks_per_node (w, req->count, site->per_node));
-    else if (!w->cpus_per_gpu)
-        n = add (ret, n, "SLURM_CPUS_PER_GPU", "%" PRIu32, site->cpus_per_gpu);
-    return n;
+    return w->client == CLI_SRUN ? srun_vars (w, req, site, ret, n) : n;
 }
 
 struct types {
@@ -286,6 +331,11 @@ int wish_dedicated (const struct gpu_request *req,
     struct types t = {0};
     uint64_t most = 0;
 
+    if (gres_is_mig (req->type))
+        return error_set (err, RV_EINVAL,
+                          "'%s' is a MIG profile and no whole GPU; use "
+                          "--gres=gpu:%s:N, N slices a node",
+                          req->type, req->type);
     memcpy (spelled, req->type, sizeof (spelled));
     for (size_t i = 0; i < n; i++) {
         int rc = look (offers[i].gres, req->type, &t, spelled, &most, err);

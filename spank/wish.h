@@ -22,13 +22,17 @@ struct wish {
     const char *gpu;     /* text of --rv-gpu, NULL = without a value */
     const char *timeout; /* text of --rv-nccl-timeout, likewise */
     bool gpu_asked, timeout_asked;
+    bool wrap;                /* sbatch --wrap: there is no script */
+    bool script_gpu_asked;    /* by a #SBATCH line */
+    char script_gpu[128];     /* its value; cut, and so malformed, if longer */
     const char *partition;    /* NULL = the default one */
     const char *cpus_per_gpu; /* text of --cpus-per-gpu */
     const char *mpi;          /* text of --mpi or SLURM_MPI_TYPE */
     char conflict[64];        /* option or variable that asks for GPUs too */
-    long nodes;               /* of -N when it is one number, else 0 */
-    bool tasks;               /* the user chose the number of tasks */
-    bool cpus_per_task;       /* or the CPUs of each */
+    long nodes;               /* of -N; 0 = not asked, -1 = no one number */
+    long tasks;               /* of -n, likewise */
+    long tasks_per_node;      /* likewise */
+    bool cpus_per_task;       /* the user chose the CPUs of each */
     bool kill;                /* or what a bad exit does */
     bool elsewhere;           /* another cluster (-M) */
     bool inside;              /* srun inside a job, or joining one */
@@ -49,9 +53,13 @@ void wish_init (struct wish *w, enum cli_client client, wish_get_f get);
  * one, and any takes the place of the environment's. */
 void wish_seen (void *wish, const char *name, const char *value);
 
-/* wish_seen_script - the same for #SBATCH lines: only options that ask for
- * GPUs beside --rv-gpu are noted. */
+/* wish_seen_script - the same for #SBATCH lines, which everything else
+ * overrides: --rv-gpu is noted apart and copied, and so is what asks for GPUs
+ * beside it. */
 void wish_seen_script (void *wish, const char *name, const char *value);
+
+/* wish_take_script - the script's --rv-gpu, unless there is another. */
+void wish_take_script (struct wish *w);
 
 struct wish_site {
     uint32_t per_node;        /* GPUs of the type in the fullest node, > 0 */
@@ -87,8 +95,8 @@ const char *wish_gpus_name (enum cli_client client);
  *   offers     (n) distinct node configurations; may be empty when unknown
  *   ret_site   type and per_node written; the type is spelled as the nodes
  *              spell it (Slurm compares with case)
- * RV_EINVAL: no type was named and Slurm might give slices; the text lists
- * the types. */
+ * RV_EINVAL: the type is a MIG profile, or none was named and Slurm might
+ * give slices; the text lists the types. */
 int wish_dedicated (const struct gpu_request *req,
                     const struct node_offer *offers, size_t n,
                     struct wish_site *ret_site, struct rv_error *err);

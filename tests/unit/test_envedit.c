@@ -61,12 +61,49 @@ static void full (void **state)
         assert_null (getenv (name[i]));
 }
 
+static void set_rank (const char *timeout, const char *torch)
+{
+    setenv ("RANK", "3", 1);
+    setenv ("MASTER_ADDR", "10.0.0.1", 1);
+    setenv ("OMP_NUM_THREADS", "4", 1);
+    setenv ("RV_NCCL_TIMEOUT", timeout, 1);
+    setenv ("TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC", torch, 1);
+    setenv ("DEEPSPEED_TIMEOUT", "2", 1);
+}
+
+static void drops_rank (void **state)
+{
+    (void)state;
+    unsetenv ("RV_STEP");
+    set_rank ("90", "480");
+    envedit_drop_rank (); /* no step: the user's own */
+    assert_string_equal (getenv ("RANK"), "3");
+    assert_string_equal (getenv ("DEEPSPEED_TIMEOUT"), "2");
+    setenv ("RV_STEP", "7.0", 1);
+    envedit_drop_rank ();
+    assert_null (getenv ("RANK"));
+    assert_null (getenv ("MASTER_ADDR"));
+    assert_null (getenv ("RV_STEP"));
+    assert_null (getenv ("RV_NCCL_TIMEOUT"));
+    assert_null (getenv ("TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC"));
+    assert_null (getenv ("DEEPSPEED_TIMEOUT"));
+    assert_string_equal (getenv ("OMP_NUM_THREADS"), "4");
+    /* other timeouts are the user's */
+    setenv ("RV_STEP", "7.0", 1);
+    set_rank ("180", "600");
+    envedit_drop_rank ();
+    assert_null (getenv ("RV_NCCL_TIMEOUT"));
+    assert_string_equal (getenv ("TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC"), "600");
+    assert_string_equal (getenv ("DEEPSPEED_TIMEOUT"), "2");
+}
+
 int main (void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test (bad_names),
         cmocka_unit_test (users_value_stays),
         cmocka_unit_test (full),
+        cmocka_unit_test (drops_rank),
     };
 
     return cmocka_run_group_tests (tests, NULL, NULL);

@@ -72,11 +72,44 @@ static const struct vector vectors[] = {
      "",
      "SLURM_GPUS=a100:4 SLURM_NTASKS=4 SLURM_CPUS_PER_GPU=3 "},
     {CLI_SRUN, {0}, "-n 2", "", "SLURM_GPUS=a100:4 "},
-    {CLI_SRUN, {0}, "--ntasks-per-node=2", "", "SLURM_GPUS=a100:4 "},
-    {CLI_SRUN, {0}, "--tasks-per-node=2", "", "SLURM_GPUS=a100:4 "},
-    {CLI_SRUN, {"SLURM_NTASKS=8"}, "", "", "SLURM_GPUS=a100:4 "},
-    {CLI_SRUN, {"SLURM_NPROCS=8"}, "", "", "SLURM_GPUS=a100:4 "},
-    {CLI_SRUN, {"SLURM_NTASKS_PER_NODE=8"}, "", "", "SLURM_GPUS=a100:4 "},
+    {CLI_SRUN, {0}, "-n 6", "", "SLURM_GPUS=a100:4 "},
+    {CLI_SRUN, {0}, "-n x", "", "SLURM_GPUS=a100:4 "},
+    {CLI_SRUN, {0}, "-n 4", "", "SLURM_GPUS=a100:4 SLURM_CPUS_PER_GPU=3 "},
+    {CLI_SRUN, {0}, "-n 16", "", "SLURM_GPUS=a100:4 SLURM_CPUS_PER_GPU=4 "},
+    {CLI_SRUN,
+     {0},
+     "-n 4 -c 2",
+     "",
+     "SLURM_GPUS=a100:4 SLURM_NTASKS_PER_NODE=2 "},
+    {CLI_SRUN,
+     {0},
+     "-n 8 -c 2",
+     "",
+     "SLURM_GPUS=a100:4 SLURM_NTASKS_PER_NODE=4 "},
+    {CLI_SRUN,
+     {0},
+     "--ntasks-per-node=2",
+     "",
+     "SLURM_GPUS=a100:4 SLURM_NTASKS=4 "},
+    {CLI_SRUN,
+     {0},
+     "--tasks-per-node=1",
+     "",
+     "SLURM_GPUS=a100:4 SLURM_NTASKS=2 "},
+    {CLI_SRUN, {0}, "--ntasks-per-node=1 -N4", "", "SLURM_GPUS=a100:4 "},
+    {CLI_SRUN, {0}, "--ntasks-per-node=1 -n2", "", "SLURM_GPUS=a100:4 "},
+    {CLI_SRUN, {0}, "--ntasks-per-node=x", "", "SLURM_GPUS=a100:4 "},
+    {CLI_SRUN, {"SLURM_NTASKS=6"}, "", "", "SLURM_GPUS=a100:4 "},
+    {CLI_SRUN,
+     {"SLURM_NPROCS=8"},
+     "",
+     "",
+     "SLURM_GPUS=a100:4 SLURM_CPUS_PER_GPU=3 "},
+    {CLI_SRUN,
+     {"SLURM_NTASKS_PER_NODE=2"},
+     "",
+     "",
+     "SLURM_GPUS=a100:4 SLURM_NTASKS=4 "},
     {CLI_SRUN,
      {0},
      "--cpus-per-gpu=2",
@@ -225,14 +258,45 @@ static void other_facts (void **state)
     assert_string_equal (w.mpi, "pmix");
     assert_string_equal (w.partition, "c");
     assert_true (w.elsewhere && w.kill);
-    /* A script's lines bring rivals alone. */
+}
+
+static void script_lines (void **state)
+{
+    char value[] = "a100:2", longer[200];
+    struct wish w;
+
+    (void)state;
+    fake_env = NULL;
     wish_init (&w, CLI_SBATCH, get);
-    wish_seen_script (&w, "rv-gpu", "2");
     wish_seen_script (&w, "nodes", "2");
+    wish_seen_script (&w, "gpus", "2");
+    wish_take_script (&w);
     assert_false (w.gpu_asked);
     assert_int_equal (w.nodes, 0);
-    wish_seen_script (&w, "gpus", "2");
     assert_string_equal (w.conflict, "--gpus");
+    /* the last line counts; its text is copied */
+    wish_seen_script (&w, "rv-gpu", "9");
+    wish_seen_script (&w, "rv-gpu", value);
+    value[0] = 'x';
+    wish_take_script (&w);
+    assert_true (w.gpu_asked);
+    assert_string_equal (w.gpu, "a100:2");
+    /* the command line comes before it */
+    wish_init (&w, CLI_SBATCH, get);
+    note_words (&w, "--rv-gpu=4 --wrap=x");
+    wish_seen_script (&w, "rv-gpu", "9");
+    wish_take_script (&w);
+    assert_string_equal (w.gpu, "4");
+    assert_true (w.wrap);
+    /* no value, and far too much of it: both malformed later */
+    wish_init (&w, CLI_SBATCH, get);
+    wish_seen_script (&w, "rv-gpu", NULL);
+    wish_take_script (&w);
+    assert_string_equal (w.gpu, "");
+    memset (longer, '1', sizeof (longer));
+    longer[sizeof (longer) - 1] = '\0';
+    wish_seen_script (&w, "rv-gpu", longer);
+    assert_int_equal (strlen (w.gpu), sizeof (w.script_gpu) - 1);
 }
 
 static int dedicated (const char *type, uint32_t count,
@@ -260,6 +324,8 @@ static void no_slices_for_gpus (void **state)
     assert_non_null (strstr (err.text, "--rv-gpu=a100:3"));
     assert_int_equal (dedicated ("", 3, two, 2, &s, NULL), RV_EINVAL);
     assert_string_equal (s.type, "");
+    assert_int_equal (dedicated ("1G.10gb", 3, mig, 1, &s, &err), RV_EINVAL);
+    assert_non_null (strstr (err.text, "use --gres=gpu:1G.10gb:N"));
     /* untyped, where every GPU is whole */
     assert_int_equal (dedicated ("", 3, one, 2, &s, &err), RV_OK);
     assert_string_equal (s.type, "");
@@ -286,6 +352,7 @@ int main (void)
         cmocka_unit_test (becomes),
         cmocka_unit_test (options_of_the_environment),
         cmocka_unit_test (other_facts),
+        cmocka_unit_test (script_lines),
         cmocka_unit_test (no_slices_for_gpus),
     };
 
