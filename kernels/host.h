@@ -38,8 +38,9 @@
 /* exp without a branch or a table, so that loops around it become vector code:
  * exp (x) = 2^n exp (r), n = rint (x / ln 2), |r| <= ln 2 / 2. The Taylor
  * series is cut where the rest is below half an ulp (5e-9 of the result in
- * f32, 4e-18 in f64); the error of the whole is under 2 ulp. The argument is
- * clamped, so the result is never 0 or Inf; a NaN stays one. */
+ * f32, 4e-18 in f64); the error of the whole is under 2^-23 of the
+ * result, 2^-52 in f64. The argument is clamped, so the result is never 0 or
+ * Inf; a NaN stays one. */
 KERN_INLINE float exp_f32 (float x)
 {
     const float magic = 0x1.8p23f; /* adding it leaves rint in the low bits */

@@ -3,7 +3,9 @@
  * f64, and f32 against f64. Odd widths, one row, one column pair. */
 #include "kern_check.h"
 
-#define EPS 1e-5
+#include "kernels/host.h"
+
+#define EPS 0.01 /* large enough to be missed */
 
 struct shape {
     size_t N, C;
@@ -16,6 +18,32 @@ struct rows {
     struct shape s;
     double *x, *w, *r, *y, *rstd;
 };
+
+/* The header promises 2^-23 and 2^-52 inside the clamp, finite outside. */
+static void test_exp (void **state)
+{
+    double worst32 = 0, worst64 = 0;
+
+    (void)state;
+    for (int i = -87000; i <= 88000; i += 7) {
+        float x = (float)i * 1e-3f;
+        double y = exp ((double)x), z = (double)i * 8e-3;
+        long double w = expl ((long double)z);
+
+        worst32 = fmax (worst32, fabs ((double)exp_f32 (x) - y) / y * 0x1p24);
+        worst64 =
+            fmax (worst64, (double)(fabsl (exp_f64 (z) - w) / w * 0x1p53L));
+    }
+    if (worst32 > 2 || worst64 > 2)
+        fail_msg ("exp: %g times 2^-24 in f32, %g times 2^-53 in f64", worst32,
+                  worst64);
+    assert_true (exp_f32 (0) == 1 && exp_f64 (0) == 1);
+    assert_true (exp_f32 (-INFINITY) > 0 && exp_f32 (-INFINITY) < 2e-38f);
+    assert_true (exp_f64 (-INFINITY) > 0 && exp_f64 (-INFINITY) < 1e-307);
+    assert_true (isfinite (exp_f32 (INFINITY)) && exp_f32 (INFINITY) > 1e38f);
+    assert_true (isfinite (exp_f64 (INFINITY)) && exp_f64 (INFINITY) > 1e307);
+    assert_true (isnan (exp_f32 (NAN)) && isnan (exp_f64 (NAN)));
+}
 
 static double rmsnorm_value (void *arg)
 {
@@ -66,6 +94,10 @@ static void test_rmsnorm (void **state)
         a.rstd = zeros (a.s.N);
         rmsnorm_value (&a);
         assert_true (fabs (a.rstd[0] * a.x[0] * a.w[0] - a.y[0]) < 1e-14);
+        assert_true (fabs (a.rstd[0] * a.rstd[0]
+                               * (dot (a.x, a.x, a.s.C) / (double)a.s.C + EPS)
+                           - 1)
+                     < 1e-14);
         kern_rmsnorm_bwd_f64_host (dx, dw, a.r, a.x, a.w, a.rstd, a.s.N, a.s.C,
                                    NULL);
         check_grad ("rmsnorm dw", dw, a.w, a.s.C, rmsnorm_value, &a);
@@ -302,7 +334,7 @@ int main (void)
         cmocka_unit_test (test_rmsnorm),     cmocka_unit_test (test_swiglu),
         cmocka_unit_test (test_swiglu_far),  cmocka_unit_test (test_rope),
         cmocka_unit_test (test_rope_vector), cmocka_unit_test (test_embedding),
-        cmocka_unit_test (test_residual),
+        cmocka_unit_test (test_residual),    cmocka_unit_test (test_exp),
     };
 
     return cmocka_run_group_tests (tests, NULL, NULL);
