@@ -349,7 +349,7 @@ void conf_free_strings (const struct conf_key *keys, size_t n, void *target)
     for (size_t i = 0; keys && target && i < n; i++) {
         char **place = (char **)((char *)target + keys[i].offset);
 
-        if (keys[i].type != CONF_STRING || strcmp (keys[i].key, "*") == 0
+        if (!conf_is_text (keys[i].type) || strcmp (keys[i].key, "*") == 0
             || strchr (keys[i].section, '*'))
             continue;
         free (*place);

@@ -31,6 +31,8 @@ enum conf_type {
     CONF_SIZE,     /* int64_t bytes */
     CONF_CHOICE,   /* int             index into choices */
     CONF_TIME,     /* int64_t s       as --time: Slurm's forms, -1 unlimited */
+    CONF_LIST,     /* char *          as it stands; no item is empty */
+    CONF_PATH,     /* char *          as it stands; begins with / or ~/ */
 };
 
 struct conf_key {
@@ -38,7 +40,7 @@ struct conf_key {
     const char *key;     /* "*" takes any name ([env]) */
     enum conf_type type;
     size_t offset;       /* of the value inside the target struct */
-    double min, max;     /* CONF_INT and CONF_DOUBLE; both 0 = any */
+    double min, max;     /* of a number; both 0 = any */
     const char *choices; /* CONF_CHOICE: "auto,cpu,cuda" */
 };
 
@@ -93,7 +95,7 @@ int conf_split (const char *text, char ***ret, size_t *ret_n,
                 struct rv_error *err);
 void conf_split_free (char **items); /* NULL is fine */
 
-/* conf_free_strings - free every CONF_STRING of [target] and set it NULL. */
+/* conf_free_strings - free every char * of [target] and set it NULL. */
 void conf_free_strings (const struct conf_key *keys, size_t n, void *target);
 
 #endif

@@ -229,13 +229,60 @@ static int take_choice (const struct conf_key *k, const char *text,
                       k->choices);
 }
 
+/* Text that has been found good; a copy of it. */
+static int take_text (const char *text, union value *ret, struct rv_error *err)
+{
+    ret->text = strdup (text);
+    return ret->text ? 0 : error_set (err, RV_ENOMEM, "out of memory");
+}
+
+static int take_list (const char *text, union value *ret, struct rv_error *err)
+{
+    char **items;
+    int rc = conf_split (text, &items, NULL, err);
+
+    if (rc != 0)
+        return rc;
+    conf_split_free (items);
+    return take_text (text, ret, err);
+}
+
+static int take_path (const char *text, union value *ret, struct rv_error *err)
+{
+    if (text[0] != '/' && strncmp (text, "~/", 2) != 0)
+        return error_set (err, RV_EINVAL,
+                          "'%.100s' is not a path that begins with / or ~/",
+                          text);
+    return take_text (text, ret, err);
+}
+
+/* Durations, sizes and times: parse, then the bounds, whose numbers would be in
+ * another unit than the user's. */
+static int take_unit (const struct conf_key *k, const char *text,
+                      union value *ret, struct rv_error *err)
+{
+    int (*parse) (const char *, int64_t *, struct rv_error *) =
+        k->type == CONF_DURATION ? duration_parse
+        : k->type == CONF_SIZE   ? size_parse
+                                 : duration_parse_slurm;
+    int rc = parse (text, &ret->number, err);
+
+    if (rc == 0 && !in_range (k, (double)ret->number))
+        rc = error_set (err, RV_EINVAL, "'%.100s' is too %s", text,
+                        (double)ret->number < k->min ? "small" : "large");
+    return rc;
+}
+
 static int take (const struct conf_key *k, const char *text, union value *ret,
                  struct rv_error *err)
 {
     switch (k->type) {
     case CONF_STRING:
-        ret->text = strdup (text);
-        return ret->text ? 0 : error_set (err, RV_ENOMEM, "out of memory");
+        return take_text (text, ret, err);
+    case CONF_LIST:
+        return take_list (text, ret, err);
+    case CONF_PATH:
+        return take_path (text, ret, err);
     case CONF_BOOL:
         return take_bool (text, ret, err);
     case CONF_INT:
@@ -243,11 +290,9 @@ static int take (const struct conf_key *k, const char *text, union value *ret,
     case CONF_DOUBLE:
         return take_double (k, text, ret, err);
     case CONF_DURATION:
-        return duration_parse (text, &ret->number, err);
     case CONF_SIZE:
-        return size_parse (text, &ret->number, err);
     case CONF_TIME:
-        return duration_parse_slurm (text, &ret->number, err);
+        return take_unit (k, text, ret, err);
     case CONF_CHOICE:
         return take_choice (k, text, ret, err);
     }
@@ -261,6 +306,8 @@ static void store (const struct conf_key *k, void *target, union value v)
 
     switch (k->type) {
     case CONF_STRING:
+    case CONF_LIST:
+    case CONF_PATH:
         free (*(char **)place);
         *(char **)place = v.text;
         break;
@@ -313,7 +360,7 @@ int conf_apply (const struct conf_spec *spec,
     }
     if (section->arg[0] || strcmp (k->key, "*") == 0) {
         rc = to_sink (spec, section, key, value, err);
-        if (k->type == CONF_STRING)
+        if (conf_is_text (k->type))
             free (v.text);
         return rc;
     }

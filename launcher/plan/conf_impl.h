@@ -20,6 +20,12 @@ struct conf_section {
     char arg[64]; /* "" when there is none */
 };
 
+/* conf_is_text - does a value of this type lie in a malloc'ed char *? */
+static inline bool conf_is_text (enum conf_type type)
+{
+    return type == CONF_STRING || type == CONF_LIST || type == CONF_PATH;
+}
+
 /* conf_section_find - split the name of a section and look it up.
  * RV_EINVAL with the nearest section when no key has it. */
 int conf_section_find (const struct conf_spec *spec, const char *name,

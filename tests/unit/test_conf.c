@@ -21,7 +21,7 @@
 #define LENGTH(a) (sizeof (a) / sizeof ((a)[0]))
 
 struct target {
-    char *name, *note;
+    char *name, *note, *list, *path;
     bool flag;
     int64_t n, any, wait_ms, size, time_s;
     double lr;
@@ -41,6 +41,9 @@ static const struct conf_key keys[] = {
     {"optim", "size", CONF_SIZE, AT (size), 0, 0, NULL},
     {"optim", "time", CONF_TIME, AT (time_s), 0, 0, NULL},
     {"optim", "note", CONF_STRING, AT (note), 0, 0, NULL},
+    {"lists", "list", CONF_LIST, AT (list), 0, 0, NULL},
+    {"lists", "path", CONF_PATH, AT (path), 0, 0, NULL},
+    {"lists", "wait", CONF_DURATION, AT (wait_ms), 1, 60000, NULL},
     {"gpu *", "cost", CONF_DOUBLE, 0, 0, 1000, NULL},
     {"gpu *", "gres", CONF_STRING, 0, 0, 0, NULL},
     {"env", "*", CONF_STRING, 0, 0, 0, NULL},
@@ -84,6 +87,8 @@ static void done (struct target *t)
     conf_free_strings (keys, LENGTH (keys), t);
     assert_null (t->name);
     assert_null (t->note);
+    assert_null (t->list);
+    assert_null (t->path);
 }
 
 static void bad_arguments (void **state)
@@ -140,6 +145,9 @@ static void every_type (void **state)
                    "size = 16G\n"
                    "time = 2:59:00\n"
                    "note =\n"
+                   "[lists]\n"
+                   "list = a, b\n"
+                   "path = ~/x\n"
                    "[gpu a100]\n"
                    "cost = 12.5\n"
                    "gres = gpu:a100\n"
@@ -158,6 +166,8 @@ static void every_type (void **state)
     assert_true (t.any == INT64_MIN);
     assert_true (t.flag);
     assert_true (t.lr == 3.5e-4);
+    assert_string_equal (t.list, "a, b");
+    assert_string_equal (t.path, "~/x");
     assert_int_equal (t.device, 2);
     assert_int_equal (t.wait_ms, 5400000);
     assert_true (t.size == 16LL << 30);
@@ -240,6 +250,12 @@ static void refuses (void **state)
          "1.5h or 3d"},
         {"[optim]\nsize = 16GB\n",
          "f.ini:2: size: '16GB' is not a size; write 16G"},
+        {"[lists]\nlist = a,,b\n",
+         "f.ini:2: list: list 'a,,b' has an empty item"},
+        {"[lists]\npath = x/y\n",
+         "f.ini:2: path: 'x/y' is not a path that begins with / or ~/"},
+        {"[lists]\nwait = 0s\n", "f.ini:2: wait: '0s' is too small"},
+        {"[lists]\nwait = 61s\n", "f.ini:2: wait: '61s' is too large"},
         {"[gpu a]\ncost = x\n", "f.ini:2: cost: 'x' is not a number"},
         {"[env]\nA = refuse\n", "f.ini:2: the sink says no"},
         {"[env]\nA = silent\n", "f.ini:2: 'A' was not taken"},

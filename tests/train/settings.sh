@@ -1,0 +1,109 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# settings.sh - wrong settings: one line, the place, the nearest name, a status
+: "${top_srcdir:?}"
+# shellcheck source=tests/train/lib.bash
+. "$top_srcdir/tests/train/lib.bash"
+
+# refused STATUS PATTERN ARG... - one line on stderr, nothing on stdout.
+refused ()
+{
+    local want=$1 pattern=$2 rc
+    shift 2
+    timeout 60 "$train" "$@" >"$tmp/stdout" 2>"$tmp/out"
+    rc=$?
+    [ $rc = "$want" ] || { echo "status $rc, not $want" >>"$tmp/out"; return 1; }
+    [ "$(wc -l <"$tmp/out")" = 1 ] && [ ! -s "$tmp/stdout" ] &&
+        grep -Eq -- "$pattern" "$tmp/out"
+}
+
+# with LINE... - a good file and these lines behind it, in $tmp/s.ini.
+with ()
+{
+    small "$tmp/s.ini" "$@"
+}
+
+s=$tmp/s.ini
+with
+ok "no argument is a usage error" bash -c '"$1" 2>"$0"; [ $? = 2 ]' "$tmp/out" "$train"
+ok "--help" bash -c '"$0" --help | grep -q "^Usage: rv-train"' "$train"
+ok "--version" bash -c '"$0" --version | grep -Eq "^rv-train [0-9.]+ \(slurm "' "$train"
+ok "--check is quiet about good settings" \
+    test "$("$train" --check "$s")" = "$s: good"
+ok "an unknown option" refused 2 "cannot understand '--quick'" --quick
+ok "a word without . or /" refused 2 "'grpo'.*no commands" grpo
+ok "a missing file" refused 3 "$tmp/none.ini: No such file" "$tmp/none.ini"
+ok "a folder" refused 3 "$tmp: " "$tmp"
+ok "an override without =" refused 2 "section.key=value" "$s" run.steps
+ok "an override of an unknown key" refused 2 "run.stepz=3: .*'steps'" "$s" run.stepz=3
+ok "an override of an unknown section" refused 2 'runn.steps=3: .*\[run\]' "$s" runn.steps=3
+ok "an override with a bad value" refused 2 "run.steps=x: .*'x'" "$s" run.steps=x
+
+# section | line | what the message says; a good file has 15 lines
+while IFS='|' read -r section line pattern; do
+    with "[$section]" "$line"
+    ok "[$section] $line" refused 2 "$pattern" "$s"
+done <<'EOF'
+runs|x = 1|s.ini:16: .*\[runs\].*\[run\]
+log|evry = 5|s.ini:17: .*'evry' in \[log\]; nearest is 'every'
+log|every = often|s.ini:17: every: 'often' is not a whole number
+log|every = -1|s.ini:17: every: '-1' is not from 0
+log|trace = t.json|s.ini:17: \[log\] trace: traces are not served yet
+checkpoint|keep = 0|s.ini:17: keep: '0' is not from 1
+checkpoint|every = 5|s.ini:17: \[checkpoint\] every: needs \[checkpoint\] dir
+checkpoint|resume =|s.ini:17: \[checkpoint\] resume: is not auto, off or a path
+precision|param = fp8|s.ini:17: param: 'fp8' is not one of fp32,fp64
+precision|param = bf16|s.ini:17: \[precision\] param: only fp32 and fp64 are served yet
+precision|reduce = bf16|s.ini:17: \[precision\] reduce: only the same as param
+precision|scaler = on|s.ini:17: \[precision\] scaler: needs fp16
+precision|scaler = yes|s.ini:17: scaler: 'yes' is not on or off
+precision|stochastic_rounding = on|s.ini:17: \[precision\] stochastic_rounding: needs bf16
+shard|strategy = full_shard|s.ini:17: \[shard\] strategy: only no_shard
+shard|offload = on|s.ini:17: \[shard\] offload: needs sharding
+shard|prefetch = 2|s.ini:17: \[shard\] prefetch: needs sharding
+shard|wrap = layer|s.ini:17: \[shard\] wrap: needs sharding
+generate|top_k = 5|s.ini:17: \[generate\] top_k belongs to task sft or grpo
+grpo|group = 8|s.ini:17: \[grpo\] group belongs
+reward length|weight = 1|s.ini:17: \[reward\] weight belongs
+reference|address = x|s.ini:17: \[reference\] address belongs
+EOF
+
+with
+# override | what the message says
+while IFS='|' read -r override pattern; do
+    ok "$override" refused 2 "$pattern" "$s" "$override"
+done <<'EOF'
+run.task=sft|run.task=sft: only pretrain is served yet
+run.device=cuda|run.device=cuda: cuda is not served yet; use cpu
+run.steps=0|'0' is not from 1
+model.dir=x|model.dir=x: reading a model from a folder is not served
+model.heads=3|model.heads=3: does not divide dim
+model.dim=6|s.ini:6: \[model\] heads: dim/heads is odd
+model.kv_heads=3|model.kv_heads=3: does not divide heads
+model.vocab=255|model.vocab=255: is below 256
+model.rope_theta=x|'x' is not a number
+data.files=|data.files=: is not set; name text files
+data.tokenizer=gpt2|data.tokenizer=gpt2: only bytes is served yet
+data.seq=20000|\[data\] files: 11[0-9]* bytes of text in 1 file
+data.micro_batch=3|micro_batch 3 does not divide the 8 rows of a rank .*2 would work
+optim.lr=0|optim.lr=0: is not above 0
+optim.lr=nan|'nan' is not a number
+optim.min_lr=1|optim.min_lr=1: is above lr
+optim.warmup=13|optim.warmup=13: is above \[run\] steps
+optim.beta2=1|optim.beta2=1: is not below 1
+optim.schedule=step|'step' is not one of constant,linear,cosine
+EOF
+ok "a missing data file" refused 3 "data.files=/none/x: /none/x: No such file" "$s" data.files=/none/x
+sed -i 's|^files = .*|files = /none/*.txt|' "$s"
+ok "a pattern that matches nothing, with its line" \
+    refused 3 "s.ini:10: \[data\] files: no file matches '/none/\*.txt'" "$s"
+printf '[run]\nsteps = 3\nsteps = 4\n' >"$s"
+ok "a key twice" refused 2 "s.ini:3: 'steps' stands twice" "$s"
+printf 'steps = 3\n' >"$s"
+ok "a key before any section" refused 2 's.ini:1: ' "$s"
+printf '[run]\nsteps = 3\n' >"$s"
+ok "no data" refused 2 's.ini: \[data\] files: is not set' "$s"
+printf '[data]\nfiles = x\n' >"$s"
+ok "no steps" refused 2 's.ini: \[run\] steps: is not set' "$s"
+ok "--check finds it too" refused 2 's.ini: \[run\] steps: is not set' --check "$s"
+plan
