@@ -312,12 +312,107 @@ static void test_gradients (void **state)
     check_gradients (&c);
 }
 
+/* The linker sends every allocation of libtrain here (--wrap). */
+static int n_allocations;
+
+void *__real_malloc (size_t n);
+void *__real_calloc (size_t n, size_t size);
+void *__real_realloc (void *p, size_t n);
+void *__real_aligned_alloc (size_t align, size_t n);
+void *__wrap_malloc (size_t n);
+void *__wrap_calloc (size_t n, size_t size);
+void *__wrap_realloc (void *p, size_t n);
+void *__wrap_aligned_alloc (size_t align, size_t n);
+
+void *__wrap_malloc (size_t n)
+{
+    n_allocations++;
+    return __real_malloc (n);
+}
+
+void *__wrap_calloc (size_t n, size_t size)
+{
+    n_allocations++;
+    return __real_calloc (n, size);
+}
+
+void *__wrap_realloc (void *p, size_t n)
+{
+    n_allocations++;
+    return __real_realloc (p, n);
+}
+
+void *__wrap_aligned_alloc (size_t align, size_t n)
+{
+    n_allocations++;
+    return __real_aligned_alloc (align, n);
+}
+
+/* Allocations of one step of (B,T). */
+static int step_allocates (train_decoder_t *m, int B, int T)
+{
+    int before = n_allocations;
+    double loss;
+    int64_t n;
+
+    assert_int_equal (
+        train_decoder_step (m, tokens, targets, B, T, 1, &loss, &n, NULL),
+        TRAIN_OK);
+    return n_allocations - before;
+}
+
+static void test_allocations (void **state)
+{
+    train_decoder_t *m;
+    int before = n_allocations;
+
+    (void)state;
+    m = make (&small);
+    assert_true (n_allocations > before); /* the wrapping works */
+    train_decoder_init (m, 1);
+    assert_int_equal (step_allocates (m, 2, 4), 1); /* activations */
+    assert_int_equal (step_allocates (m, 2, 4), 0);
+    assert_int_equal (step_allocates (m, 1, 4), 0); /* has room */
+    assert_int_equal (step_allocates (m, 2, 5), 1); /* grows */
+    assert_int_equal (step_allocates (m, 2, 4), 0);
+    train_decoder_destroy (m);
+}
+
+/* Gradients add up: two steps of half the scale are one of the whole; two
+ * halves of a batch are the batch. */
+static void test_adds (void **state)
+{
+    train_decoder_t *a = make (&small), *b = make (&small);
+    double *ga = train_decoder_grads (a)->data, *gb, diff = 0, norm = 0;
+    double loss, first, second;
+    int64_t n, n1, n2;
+
+    (void)state;
+    gb = train_decoder_grads (b)->data;
+    shake (a);
+    shake (b);
+    train_decoder_step (a, tokens, targets, 2, 5, 0.5, &loss, &n, NULL);
+    train_decoder_step (b, tokens, targets, 1, 5, 0.5, &first, &n1, NULL);
+    train_decoder_step (b, tokens + 5, targets + 5, 1, 5, 0.5, &second, &n2,
+                        NULL);
+    assert_int_equal (n, n1 + n2);
+    assert_true (fabs (loss - first - second) < 1e-13 * loss);
+    for (size_t i = 0; i < train_decoder_numel (a); i++) {
+        diff += (ga[i] - gb[i]) * (ga[i] - gb[i]);
+        norm += ga[i] * ga[i];
+    }
+    assert_true (norm > 0 && diff < 1e-28 * norm);
+    train_decoder_destroy (a);
+    train_decoder_destroy (b);
+}
+
 int main (void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test (test_bad_config), cmocka_unit_test (test_bad_batch),
         cmocka_unit_test (test_params),     cmocka_unit_test (test_init),
-        cmocka_unit_test (test_gradients),
+        cmocka_unit_test (test_gradients),  cmocka_unit_test (test_allocations),
+        cmocka_unit_test (test_adds),
     };
 
     return cmocka_run_group_tests (tests, NULL, NULL);
