@@ -24,6 +24,7 @@
 #include <pmix.h>
 
 #define PIECE        3000
+#define BROKEN_MS    500 /* a fence that hangs makes the finalize hang */
 #define FINALIZE_MS  5000
 #define LIBPMIX      "libpmix.so.2"
 #define SLURM_NSPACE "slurm.pmix."
@@ -323,14 +324,14 @@ static rv_job_status_t probe (rv_job_error_t *err)
     return RV_JOB_OK;
 }
 
-static void finalize (const struct lib *lib)
+static void finalize (const struct lib *lib, int64_t within_ms)
 {
     struct call *c = call_create (lib, NULL);
     int rc;
 
     if (c
-        && deadline_call (do_finalize, call_undo, c,
-                          job_now_ms () + FINALIZE_MS, &rc)
+        && deadline_call (do_finalize, call_undo, c, job_now_ms () + within_ms,
+                          &rc)
                != RV_JOB_ETIMEDOUT)
         call_destroy (c);
 }
@@ -378,7 +379,7 @@ static rv_job_status_t op_open (struct rv_job *job, bool asked, int64_t end_ms,
         return status;
     }
     if ((status = facts (job, p, end_ms, err))) {
-        finalize (&p->lib);
+        finalize (&p->lib, FINALIZE_MS);
         free (p);
         return status == RV_JOB_ENOTFOUND ? RV_JOB_EIO : status;
     }
@@ -490,7 +491,7 @@ static void op_close (struct rv_job *job)
 
     if (!p)
         return;
-    finalize (&p->lib);
+    finalize (&p->lib, job->broken ? BROKEN_MS : FINALIZE_MS);
     free (p);
     job->priv = NULL;
 }

@@ -20,7 +20,7 @@
 #define TRY_MS       300  /* the first round; doubled up to TRY_MAX_MS */
 #define TRY_MAX_MS   3000 /* a busy rank 0 answers late, a squatter never */
 #define PAUSE_MAX_MS 400
-#define VERDICT_MS   300 /* past the deadline: rank 0 alone knows who is late */
+#define VERDICT_MS   1000 /* past the deadline: rank 0 alone knows who is late */
 
 /* Wait for [events] until [end_ms]; false at the deadline. */
 static bool ready (int fd, short events, int64_t end_ms)

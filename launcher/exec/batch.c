@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * batch.c - the batch step of a request: start the tasks, say how it ended */
+#include "config.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "exec/child.h"
+#include "exec/exec.h"
+#include "exec/log.h"
+#include "exec/report.h"
+#include "plan/fsio.h"
+#include "proc.h"
+#include "where.h"
+
+#define LIST_MS 20000
+
+struct args {
+    char **v;
+    size_t n;
+    bool failed; /* out of memory */
+};
+
+static void add (struct args *a, const char *fmt, ...)
+    __attribute__ ((format (printf, 2, 3)));
+
+static void add (struct args *a, const char *fmt, ...)
+{
+    char **grown = realloc (a->v, (a->n + 2) * sizeof (*grown));
+    va_list ap;
+
+    if (!grown) {
+        a->failed = true;
+        return;
+    }
+    a->v = grown;
+    va_start (ap, fmt);
+    if (vasprintf (&a->v[a->n], fmt, ap) < 0) {
+        a->v[a->n] = NULL;
+        a->failed = true;
+    } else
+        a->v[++a->n] = NULL;
+    va_end (ap);
+}
+
+static void args_fini (struct args *a)
+{
+    for (size_t i = 0; i < a->n; i++)
+        free (a->v[i]);
+    free (a->v);
+    *a = (struct args){0};
+}
+
+/* Has this cluster PMIx? srun --mpi=list only lists plugins: no controller is
+ * asked, and it takes a few milliseconds. */
+static bool has_pmix (void)
+{
+    char *const argv[] = {"srun", "--mpi=list", NULL};
+    struct proc_opts opts = {.deadline_ms = LIST_MS};
+    struct proc_result r;
+    bool found;
+
+    if (proc_run (argv, &opts, &r, NULL))
+        return false;
+    found = strstr (r.out, "pmix") || strstr (r.err, "pmix");
+    proc_result_fini (&r);
+    return found;
+}
+
+/* Slurm expands % in file names; a name of the user's is not a pattern. */
+static char *no_pattern (const char *text)
+{
+    char *out = malloc (2 * strlen (text) + 1), *to = out;
+
+    for (; out && *text; text++) {
+        if (*text == '%')
+            *to++ = '%';
+        *to++ = *text;
+    }
+    if (out)
+        *to = '\0';
+    return out;
+}
+
+static void add_logs (struct args *a, const struct exec_request *q,
+                      uint32_t job_id)
+{
+    char *dir = no_pattern (q->log_dir), *name = no_pattern (q->name);
+
+    if (!dir || !name)
+        a->failed = true;
+    else {
+        add (a, "--output=%s/%s-%u.r%%t.out", dir, name, job_id);
+        add (a, "--error=%s/%s-%u.r%%t.err", dir, name, job_id);
+    }
+    free (dir);
+    free (name);
+}
+
+static int make_args (struct args *a, const struct exec_request *q,
+                      const char *dir, uint32_t job_id, struct rv_error *err)
+{
+    char *self = NULL;
+    int rc = where_program ("rv-exec", &self, err);
+
+    if (rc)
+        return rc;
+    add (a, "srun");
+    add (a, "--mpi=%s", has_pmix () ? "pmix" : "none");
+    add (a, "--nodes=%u", q->nodes);
+    add (a, "--ntasks=%u", q->tasks);
+    add (a, "--ntasks-per-node=%u", q->tasks_per_node);
+    if (q->cpus_per_task) /* sbatch's is not inherited from 22.05 on */
+        add (a, "--cpus-per-task=%u", q->cpus_per_task);
+    add_logs (a, q, job_id);
+    add (a, "--open-mode=append");
+    add (a, "--kill-on-bad-exit=1");
+    for (size_t i = 0; q->srun_options[i]; i++)
+        add (a, "%s", q->srun_options[i]);
+    add (a, "%s", self);
+    add (a, "--task");
+    add (a, "%s", dir);
+    free (self);
+    return a->failed ? error_set (err, RV_ENOMEM, "out of memory") : RV_OK;
+}
+
+static void describe (const json_t *cause, char *buf, size_t size)
+{
+    int rank = (int)json_integer_value (json_object_get (cause, "rank"));
+    const char *node = json_string_value (json_object_get (cause, "node"));
+    const char *name =
+        json_string_value (json_object_get (cause, "signal_name"));
+
+    if (name)
+        snprintf (buf, size, "rank %d on %s was killed by signal %d (%s)", rank,
+                  node ? node : "?",
+                  (int)json_integer_value (json_object_get (cause, "signal")),
+                  name);
+    else
+        snprintf (
+            buf, size, "rank %d on %s ended with exit status %d", rank,
+            node ? node : "?",
+            (int)json_integer_value (json_object_get (cause, "exit_status")));
+}
+
+/* Turn srun's end and the ranks' reports into the job's. */
+static void conclude (const char *dir, const struct child_result *c,
+                      struct report_status *s, char *message, size_t size)
+{
+    int srun = child_status (c), signal;
+    struct rv_error err = {0};
+    unsigned ranks = 0;
+
+    s->done = true;
+    s->ended = c->ended;
+    if (report_first_cause (dir, s->job_id, s->restart, &s->first_cause, &ranks,
+                            &err))
+        log_line (LOG_WARN, "cannot read the ranks' reports: %s", err.text);
+    signal =
+        (int)json_integer_value (json_object_get (s->first_cause, "signal"));
+    if (c->term && (!s->first_cause || signal == SIGTERM)) {
+        json_decref (s->first_cause);
+        s->first_cause = NULL;
+        s->signal = SIGTERM;
+        s->exit_status = 128 + SIGTERM;
+        snprintf (message, size, "the job was told to end (SIGTERM)");
+    } else if (s->first_cause) {
+        s->signal = signal;
+        s->exit_status = signal ? 128 + signal
+                                : (int)json_integer_value (json_object_get (
+                                    s->first_cause, "exit_status"));
+        describe (s->first_cause, message, size);
+    } else if (srun == 0) {
+        message[0] = '\0';
+    } else if (ranks == 0 && srun < 126) {
+        s->exit_status = EXEC_FAILED;
+        snprintf (message, size,
+                  "no rank started: srun ended with exit status %d; its reason "
+                  "is in the batch log",
+                  srun);
+    } else {
+        s->exit_status = srun;
+        s->signal = srun > 128 ? srun - 128 : 0;
+        snprintf (message, size,
+                  "no rank ended badly, but srun ended with exit status %d",
+                  srun);
+    }
+    s->message = message[0] ? message : NULL;
+}
+
+static void write_status (const char *dir, const struct report_status *s)
+{
+    struct rv_error err = {0};
+
+    if (report_status (dir, s, &err))
+        log_line (LOG_ERROR, "cannot write the status: %s", err.text);
+}
+
+static int run (const char *dir, const struct exec_request *q,
+                struct report_status *s)
+{
+    struct child_result c = {0};
+    struct rv_error err = {0};
+    struct args a = {0};
+    char message[300] = "";
+    int rc;
+
+    if (!(rc = make_args (&a, q, dir, s->job_id, &err))) {
+        struct child_opts opts = {.argv = a.v, .env = environ, .in_step = true};
+
+        rc = child_run (&opts, &c, &err);
+    }
+    if (!rc && c.exec_errno)
+        rc =
+            error_set (&err, RV_ENOTFOUND, "srun: %s", strerror (c.exec_errno));
+    if (rc) {
+        log_line (LOG_ERROR, "cannot start the tasks: %s", err.text);
+        clock_gettime (CLOCK_REALTIME, &s->ended);
+        s->done = true;
+        s->exit_status = EXEC_FAILED;
+        s->message = err.text;
+        write_status (dir, s);
+    } else {
+        conclude (dir, &c, s, message, sizeof (message));
+        write_status (dir, s);
+        json_decref (s->first_cause);
+    }
+    args_fini (&a);
+    child_result_fini (&c);
+    return s->exit_status;
+}
+
+static uint32_t number_from_env (const char *name)
+{
+    const char *text = getenv (name);
+
+    return text ? (uint32_t)strtoul (text, NULL, 10) : 0;
+}
+
+int exec_batch (const char *dir)
+{
+    struct report_status s = {.job_id = number_from_env ("SLURM_JOB_ID"),
+                              .restart =
+                                  number_from_env ("SLURM_RESTART_COUNT")};
+    struct exec_request q = {0};
+    struct rv_error err = {0};
+    int status;
+
+    clock_gettime (CLOCK_REALTIME, &s.started);
+    if (!s.job_id) {
+        log_line (LOG_ERROR, "cannot be the batch step: SLURM_JOB_ID is not "
+                             "set; submit the request's job.sh with sbatch");
+        return EXEC_FAILED;
+    }
+    write_status (dir, &s);
+    if (exec_request_read (dir, &q, &err)) {
+        log_line (LOG_ERROR, "cannot read the request: %s", err.text);
+        clock_gettime (CLOCK_REALTIME, &s.ended);
+        s.done = true;
+        s.exit_status = EXEC_FAILED;
+        s.message = err.text;
+        write_status (dir, &s);
+        return EXEC_FAILED;
+    }
+    status = run (dir, &q, &s);
+    exec_request_fini (&q);
+    return status;
+}

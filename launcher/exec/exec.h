@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * exec.h - the two things that rv-exec does; both return its exit status. */
+#ifndef RV_EXEC_H
+#define RV_EXEC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "plan/error.h"
+
+#define EXEC_FAILED 125 /* rv-exec itself, not the program */
+
+struct exec_task {
+    char *const *argv;
+    const char *dir;        /* of the request; NULL: typed by a user */
+    bool per_node;          /* a launcher of its own kind: PET_* for it */
+    uint32_t gpus_per_node; /* of the request; 0 = unknown */
+};
+
+/* exec_task - be one rank: join, agree, run the program, report its end. */
+int exec_task (const struct exec_task *t);
+
+/* exec_batch - be the batch step of the request in [dir]. */
+int exec_batch (const char *dir);
+
+/* What request.json tells the two of them. */
+struct exec_request {
+    char *name, *log_dir;
+    char **srun_options; /* NULL-terminated */
+    uint32_t gpus, nodes, tasks, tasks_per_node, cpus_per_task;
+    bool per_node;
+};
+
+/* exec_request_read - read DIR/request.json. RV_EFORMAT names what is missing. */
+int exec_request_read (const char *dir, struct exec_request *ret,
+                       struct rv_error *err);
+void exec_request_fini (struct exec_request *r);
+
+/* exec_argv_read - DIR/argv, each argument with a NUL behind it.
+ *   ret_argv   NULL-terminated, one block: free (argv[0]) and free (argv) */
+int exec_argv_read (const char *dir, char ***ret_argv, struct rv_error *err);
+
+/* exec_argv_split - the same from bytes: [buf] (len, and a NUL behind it) is
+ * cut in place and owned by the result on success. */
+int exec_argv_split (char *buf, size_t len, char ***ret_argv,
+                     struct rv_error *err);
+
+/* exec_is_launcher - does argv[0] (or "python -m torch.distributed.run") start
+ * the processes of a node itself? */
+bool exec_is_launcher (char *const *argv);
+
+#endif

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * main.c - rv-exec: one task of a step, or the batch step of a request */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "exec/child.h"
+#include "exec/exec.h"
+#include "exec/log.h"
+#include "version.h"
+
+static const char help_text[] =
+    "Usage: rv-exec [-v] [--] CMD [ARG...]    one task, under srun or alone\n"
+    "       rv-exec --task DIR                one task of a request of rv\n"
+    "       rv-exec --batch DIR               the batch step of a request\n"
+    "       rv-exec --help | --version\n"
+    "\n"
+    "Joins the job (PMIx, else Slurm's variables, else alone), exports RANK,\n"
+    "WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT and the like, runs CMD\n"
+    "unchanged as a child, forwards signals and ends with its exit status.\n"
+    "When CMD ends badly it says so once and ends the other ranks.\n"
+    "\n"
+    "  -v, --verbose   say how the job was joined (as RV_LOG=info)\n";
+
+static int usage (const char *why, const char *word)
+{
+    log_line (LOG_ERROR,
+              "cannot run rv-exec: %s%s%s%s; 'rv-exec --help' shows "
+              "how",
+              why, *word ? " '" : "", word, *word ? "'" : "");
+    return EXEC_FAILED;
+}
+
+static int typed (char **argv)
+{
+    struct exec_task t = {.argv = argv, .per_node = exec_is_launcher (argv)};
+
+    return exec_task (&t);
+}
+
+static int of_request (const char *dir)
+{
+    struct exec_request q = {0};
+    struct rv_error err = {0};
+    struct exec_task t = {.dir = dir};
+    char **argv = NULL;
+    int status;
+
+    if (exec_request_read (dir, &q, &err)
+        || exec_argv_read (dir, &argv, &err)) {
+        log_line (LOG_ERROR, "cannot read the request: %s", err.text);
+        exec_request_fini (&q);
+        return EXEC_FAILED;
+    }
+    t.argv = argv;
+    t.per_node = q.per_node;
+    t.gpus_per_node = q.gpus / q.nodes;
+    status = exec_task (&t);
+    free (argv[0]);
+    free (argv);
+    exec_request_fini (&q);
+    return status;
+}
+
+int main (int argc, char **argv)
+{
+    int verbose = 0, i;
+
+    log_init (0);
+    for (i = 1; i < argc && argv[i][0] == '-'; i++) {
+        const char *word = argv[i];
+        bool task = !strcmp (word, "--task");
+
+        if (!strcmp (word, "--")) {
+            i++;
+            break;
+        }
+        if (!strcmp (word, "--help") || !strcmp (word, "-h"))
+            return fputs (help_text, stdout) < 0 ? EXEC_FAILED : 0;
+        if (!strcmp (word, "--version"))
+            return puts (RV_VERSION_LINE ("rv-exec")) < 0 ? EXEC_FAILED : 0;
+        if (!strcmp (word, "-v") || !strcmp (word, "--verbose")) {
+            log_init (verbose = 1);
+            continue;
+        }
+        if (!task && strcmp (word, "--batch"))
+            return usage ("unknown option", word);
+        if (i + 2 != argc)
+            return usage ("one folder is needed after", word);
+        if (child_init ())
+            return EXEC_FAILED;
+        return task ? of_request (argv[i + 1]) : exec_batch (argv[i + 1]);
+    }
+    if (i >= argc)
+        return usage ("no command is given", "");
+    if (child_init ())
+        return EXEC_FAILED;
+    return typed (argv + i);
+}

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * report.c - rank-N.json, status.json and the first cause */
+#include "config.h"
+
+#include "exec/report.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "exec/log.h"
+#include "plan/fsio.h"
+
+char *report_time (const struct timespec *t, char *buf, size_t size)
+{
+    struct tm tm;
+    size_t n;
+
+    gmtime_r (&t->tv_sec, &tm);
+    n = strftime (buf, size, "%Y-%m-%dT%H:%M:%S", &tm);
+    snprintf (buf + n, size - n, ".%06ld+00:00", t->tv_nsec / 1000);
+    return buf;
+}
+
+static json_t *time_json (const struct timespec *t)
+{
+    char buf[40];
+
+    return json_string (report_time (t, buf, sizeof (buf)));
+}
+
+static json_t *number_or_null (bool there, int value)
+{
+    return there ? json_integer (value) : json_null ();
+}
+
+/* Text of a program may be any bytes; JSON is UTF-8. */
+static json_t *string_any (const char *text, size_t len)
+{
+    json_t *j = json_stringn (text, len);
+    char *copy;
+
+    if (j || !(copy = strndup (text, len)))
+        return j;
+    for (char *c = copy; *c; c++)
+        if ((unsigned char)*c >= 0x80)
+            *c = '?';
+    j = json_string (copy);
+    free (copy);
+    return j;
+}
+
+static json_t *lines_json (const char *text)
+{
+    json_t *list = json_array ();
+
+    while (text && *text) {
+        size_t n = strcspn (text, "\n");
+
+        json_array_append_new (list, string_any (text, n));
+        text += n + (text[n] == '\n');
+    }
+    return list;
+}
+
+/* Takes [j], writes it and a newline. */
+static int write_json (const char *dir, const char *name, json_t *j,
+                       struct rv_error *err)
+{
+    char *text = j ? json_dumps (j, JSON_COMPACT) : NULL, *path, *line = NULL;
+    int rc = RV_ENOMEM;
+
+    path = fsio_join (dir, name);
+    if (text && path && asprintf (&line, "%s\n", text) >= 0)
+        rc = fsio_write (path, line, strlen (line), 0600, err);
+    else
+        error_set (err, rc, "%s: out of memory", name);
+    free (line);
+    free (path);
+    free (text);
+    json_decref (j);
+    return rc;
+}
+
+int report_rank (const char *dir, const struct report_id *id,
+                 const struct child_result *r, struct rv_error *err)
+{
+    const char *devices = getenv ("CUDA_VISIBLE_DEVICES");
+    char name[40];
+    bool exited = r->exec_errno || !r->signal;
+    json_t *j = json_object ();
+
+    json_object_set_new (j, "schema", json_string ("rv.rank/1"));
+    json_object_set_new (j, "job_id", json_integer (id->job_id));
+    json_object_set_new (j, "restart", json_integer (id->restart));
+    json_object_set_new (j, "rank", json_integer (id->rank));
+    json_object_set_new (j, "node",
+                         string_any (log_node (), strlen (log_node ())));
+    json_object_set_new (j, "local_rank", json_integer (id->local_rank));
+    json_object_set_new (j, "devices",
+                         devices ? string_any (devices, strlen (devices))
+                                 : json_null ());
+    json_object_set_new (j, "pid", json_integer (r->pid));
+    json_object_set_new (j, "started_at", time_json (&r->started));
+    json_object_set_new (j, "ended_at", time_json (&r->ended));
+    json_object_set_new (j, "exit_status",
+                         number_or_null (exited, child_status (r)));
+    json_object_set_new (j, "signal", number_or_null (!exited, r->signal));
+    json_object_set_new (j, "signal_name",
+                         exited ? json_null ()
+                                : json_string (child_signal_name (r->signal)));
+    json_object_set_new (j, "stderr_tail", lines_json (r->tail));
+    snprintf (name, sizeof (name), "rank-%u.json", id->rank);
+    return write_json (dir, name, j, err);
+}
+
+bool report_is_fatal_signal (int signal)
+{
+    return signal == SIGKILL || signal == SIGSEGV || signal == SIGBUS
+           || signal == SIGILL || signal == SIGFPE;
+}
+
+static const char *text_of (const json_t *j, const char *key)
+{
+    const char *text = json_string_value (json_object_get (j, key));
+
+    return text ? text : "";
+}
+
+/* "2026-11-28T00:43:00.123456+00:00" to microseconds; -1 when it is not one.
+ * Our own writing: always UTC. */
+static long long time_of (const json_t *j)
+{
+    struct tm tm = {0};
+    const char *rest =
+        strptime (text_of (j, "ended_at"), "%Y-%m-%dT%H:%M:%S", &tm);
+    char *end;
+    long us;
+
+    if (!rest || *rest != '.')
+        return -1;
+    us = strtol (rest + 1, &end, 10);
+    if (end != rest + 7)
+        return -1;
+    return (long long)timegm (&tm) * 1000000 + us;
+}
+
+static bool is_bad (const json_t *j)
+{
+    return json_integer_value (json_object_get (j, "signal")) != 0
+           || json_integer_value (json_object_get (j, "exit_status")) != 0;
+}
+
+/* Smaller is more of a cause. */
+static int kind_of (const json_t *j)
+{
+    int signal = (int)json_integer_value (json_object_get (j, "signal"));
+
+    if (signal == SIGTERM)
+        return 2;
+    return report_is_fatal_signal (signal) ? 0 : 1;
+}
+
+static bool goes_before (const json_t *a, const json_t *b)
+{
+    long long ta = time_of (a), tb = time_of (b);
+    int ka = kind_of (a), kb = kind_of (b);
+
+    if ((ka == 2) != (kb == 2))
+        return ka < kb;
+    if (ka != kb && llabs (ta - tb) <= CAUSE_WINDOW_MS * 1000LL)
+        return ka < kb;
+    return ta < tb;
+}
+
+static json_t *load_rank (const char *dir, const char *name, uint32_t job_id,
+                          uint32_t restart)
+{
+    char *path = fsio_join (dir, name);
+    json_t *j = path ? json_load_file (path, 0, NULL) : NULL;
+
+    free (path);
+    if (!strcmp (text_of (j, "schema"), "rv.rank/1")
+        && json_integer_value (json_object_get (j, "job_id")) == job_id
+        && json_integer_value (json_object_get (j, "restart")) == restart
+        && time_of (j) >= 0)
+        return j;
+    json_decref (j);
+    return NULL;
+}
+
+static bool is_rank_name (const char *name)
+{
+    unsigned rank;
+    int n = 0;
+
+    return sscanf (name, "rank-%9u.json%n", &rank, &n) == 1 && n && !name[n];
+}
+
+int report_first_cause (const char *dir, uint32_t job_id, uint32_t restart,
+                        json_t **ret_cause, unsigned *ret_ranks,
+                        struct rv_error *err)
+{
+    DIR *d = opendir (dir);
+    json_t *cause = NULL, *j;
+    struct dirent *e;
+    unsigned n = 0;
+
+    if (!d)
+        return error_set (err, RV_EIO, "%s: %s", dir, strerror (errno));
+    while ((e = readdir (d))) {
+        if (!is_rank_name (e->d_name)
+            || !(j = load_rank (dir, e->d_name, job_id, restart)))
+            continue;
+        n++;
+        if (is_bad (j) && (!cause || goes_before (j, cause))) {
+            json_decref (cause);
+            cause = j;
+        } else
+            json_decref (j);
+    }
+    closedir (d);
+    *ret_cause = cause;
+    *ret_ranks = n;
+    return RV_OK;
+}
+
+int report_status (const char *dir, const struct report_status *s,
+                   struct rv_error *err)
+{
+    json_t *j = json_object ();
+
+    json_object_set_new (j, "schema", json_string ("rv.status/1"));
+    json_object_set_new (j, "job_id", json_integer (s->job_id));
+    json_object_set_new (j, "state",
+                         json_string (s->done ? "done" : "running"));
+    json_object_set_new (j, "restart", json_integer (s->restart));
+    json_object_set_new (j, "started_at", time_json (&s->started));
+    json_object_set_new (j, "ended_at",
+                         s->done ? time_json (&s->ended) : json_null ());
+    json_object_set_new (j, "exit_status",
+                         number_or_null (s->done, s->exit_status));
+    json_object_set_new (j, "signal",
+                         number_or_null (s->done && s->signal, s->signal));
+    if (s->first_cause)
+        json_object_set (j, "first_cause", s->first_cause);
+    else
+        json_object_set_new (j, "first_cause", json_null ());
+    json_object_set_new (j, "message",
+                         s->message
+                             ? string_any (s->message, strlen (s->message))
+                             : json_null ());
+    return write_json (dir, "status.json", j, err);
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * report.h - what rv-exec leaves in a request's folder: rank-N.json of each
+ * rank, status.json of the batch step; and which end was the first cause. */
+#ifndef RV_EXEC_REPORT_H
+#define RV_EXEC_REPORT_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <time.h>
+
+#include "exec/child.h"
+#include "plan/error.h"
+
+/* Ends that come this close together are told apart by kind, not by clock. */
+#define CAUSE_WINDOW_MS 150
+
+struct report_id {
+    uint32_t job_id, restart;
+    uint32_t rank, local_rank;
+};
+
+/* report_time - RFC 3339 in UTC with microseconds; buf of 40 bytes. */
+char *report_time (const struct timespec *t, char *buf, size_t size);
+
+/* report_rank - write DIR/rank-N.json for the end [r]. */
+int report_rank (const char *dir, const struct report_id *id,
+                 const struct child_result *r, struct rv_error *err);
+
+/* report_is_fatal_signal - KILL, SEGV, BUS, ILL, FPE: nobody dies of these
+ * because another rank went away. ABRT, PIPE and TERM are often a consequence. */
+bool report_is_fatal_signal (int signal);
+
+/* report_first_cause - of all bad rank-N.json of this job and restart, the
+ * earliest; within CAUSE_WINDOW_MS of it one with a fatal signal goes first.
+ * A rank ended by SIGTERM is a cause only where there is no other bad one.
+ *   ret_cause   new reference, or NULL when no rank ended badly
+ *   ret_ranks   how many ranks of this run have reported at all
+ * Files that are malformed are passed over. RV_EIO when DIR is unreadable. */
+int report_first_cause (const char *dir, uint32_t job_id, uint32_t restart,
+                        json_t **ret_cause, unsigned *ret_ranks,
+                        struct rv_error *err);
+
+struct report_status {
+    uint32_t job_id, restart;
+    bool done;
+    struct timespec started, ended;
+    int exit_status;     /* of the command, 128+N for a signal */
+    int signal;          /* 0: none */
+    json_t *first_cause; /* borrowed; NULL: none */
+    const char *message; /* NULL: none */
+};
+
+/* report_status - replace DIR/status.json. */
+int report_status (const char *dir, const struct report_status *s,
+                   struct rv_error *err);
+
+#endif

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * request.c - read what rv left in a request's folder */
+#include "config.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "exec/exec.h"
+#include "plan/fsio.h"
+
+#define ARGV_MAX (8 << 20) /* the kernel takes 6 MiB at most */
+
+int exec_argv_split (char *buf, size_t len, char ***ret_argv,
+                     struct rv_error *err)
+{
+    size_t n = 0, i = 0;
+    char **argv;
+
+    for (size_t at = 0; at < len; at++)
+        n += buf[at] == '\0';
+    if (!len || buf[len - 1])
+        return error_set (err, RV_EFORMAT,
+                          "no NUL behind the last of the arguments");
+    if (!buf[0])
+        return error_set (err, RV_EFORMAT, "the program's name is empty");
+    if (!(argv = calloc (n + 1, sizeof (*argv))))
+        return error_set (err, RV_ENOMEM, "out of memory");
+    for (size_t at = 0; at < len; at += strlen (buf + at) + 1)
+        argv[i++] = buf + at;
+    *ret_argv = argv;
+    return RV_OK;
+}
+
+int exec_argv_read (const char *dir, char ***ret_argv, struct rv_error *err)
+{
+    char *path = fsio_join (dir, "argv"), *buf = NULL;
+    size_t len = 0;
+    int rc = path ? fsio_read (path, ARGV_MAX, &buf, &len, err)
+                  : error_set (err, RV_ENOMEM, "out of memory");
+
+    if (!rc && (rc = exec_argv_split (buf, len, ret_argv, err))) {
+        error_prefix (err, "%s", path);
+        free (buf);
+    }
+    free (path);
+    return rc;
+}
+
+static bool get_u32 (const json_t *j, const char *key, uint32_t min,
+                     uint32_t *ret)
+{
+    const json_t *v = json_object_get (j, key);
+    json_int_t n = json_integer_value (v);
+
+    if (!json_is_integer (v) || n < min || n > UINT32_MAX)
+        return false;
+    *ret = (uint32_t)n;
+    return true;
+}
+
+static bool get_string (const json_t *j, const char *key, char **ret)
+{
+    const char *text = json_string_value (json_object_get (j, key));
+
+    return text && *text && (*ret = strdup (text));
+}
+
+static bool get_options (const json_t *j, char ***ret)
+{
+    const json_t *list = json_object_get (j, "srun_options");
+    size_t n = json_array_size (list);
+
+    if (!json_is_array (list) || !(*ret = calloc (n + 1, sizeof (**ret))))
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        const char *text = json_string_value (json_array_get (list, i));
+
+        if (!text || !((*ret)[i] = strdup (text)))
+            return false;
+    }
+    return true;
+}
+
+/* The name of what is missing or wrong, or NULL. */
+static const char *fill (const json_t *j, struct exec_request *r)
+{
+    const char *schema = json_string_value (json_object_get (j, "schema"));
+    const char *launch = json_string_value (json_object_get (j, "launch"));
+
+    if (!schema || strcmp (schema, "rv.request/1"))
+        return "schema";
+    if (!launch || (strcmp (launch, "per_gpu") && strcmp (launch, "per_node")))
+        return "launch";
+    r->per_node = !strcmp (launch, "per_node");
+    return !get_u32 (j, "gpus", 0, &r->gpus)     ? "gpus"
+           : !get_u32 (j, "nodes", 1, &r->nodes) ? "nodes"
+           : !get_u32 (j, "tasks", 1, &r->tasks) ? "tasks"
+           : !get_u32 (j, "tasks_per_node", 1, &r->tasks_per_node)
+               ? "tasks_per_node"
+           : !get_u32 (j, "cpus_per_task", 0, &r->cpus_per_task)
+               ? "cpus_per_task"
+           : !get_string (j, "name", &r->name)       ? "name"
+           : !get_string (j, "log_dir", &r->log_dir) ? "log_dir"
+           : !get_options (j, &r->srun_options)      ? "srun_options"
+                                                     : NULL;
+}
+
+int exec_request_read (const char *dir, struct exec_request *ret,
+                       struct rv_error *err)
+{
+    struct exec_request r = {0};
+    char *path = fsio_join (dir, "request.json");
+    json_error_t why;
+    const char *wrong;
+    json_t *j;
+    int rc = RV_OK;
+
+    if (!path)
+        return error_set (err, RV_ENOMEM, "out of memory");
+    if (!(j = json_load_file (path, JSON_REJECT_DUPLICATES, &why)))
+        rc = error_set (err, RV_EFORMAT, "%s: %s", path, why.text);
+    else if ((wrong = fill (j, &r))) {
+        rc = error_set (err, RV_EFORMAT, "%s: '%s' is missing or wrong", path,
+                        wrong);
+        exec_request_fini (&r);
+    } else
+        *ret = r;
+    json_decref (j);
+    free (path);
+    return rc;
+}
+
+void exec_request_fini (struct exec_request *r)
+{
+    for (size_t i = 0; r->srun_options && r->srun_options[i]; i++)
+        free (r->srun_options[i]);
+    free (r->srun_options);
+    free (r->name);
+    free (r->log_dir);
+    *r = (struct exec_request){0};
+}
+
+static const char *base_name (const char *path)
+{
+    const char *slash = strrchr (path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+bool exec_is_launcher (char *const *argv)
+{
+    static const char *const name[] = {"torchrun", "accelerate", "deepspeed"};
+    const char *base = base_name (argv[0]);
+
+    for (size_t i = 0; i < sizeof (name) / sizeof (name[0]); i++)
+        if (!strcmp (base, name[i]))
+            return true;
+    return !strncmp (base, "python", 6) && argv[1] && argv[2]
+           && !strcmp (argv[1], "-m")
+           && !strcmp (argv[2], "torch.distributed.run");
+}

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * task.c - one rank: join the job, agree, run the program, report its end
+ *
+ * PMIx is left before the program starts: a client that ends without finalize
+ * takes the step down, and the program may want to be one itself. When the
+ * program ends badly we become a client again, only to abort the step with its
+ * status. */
+#include "config.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "exec/agree.h"
+#include "exec/child.h"
+#include "exec/envv.h"
+#include "exec/exec.h"
+#include "exec/log.h"
+#include "exec/report.h"
+#include "plan/rank_env.h"
+#include "rv/job.h"
+
+#define QUIET_S 5 /* for another rank's abort to end us */
+
+/* What is known of the rank once the job handle is closed. */
+struct rank {
+    const struct exec_task *t;
+    struct report_id id;
+    uint32_t size, local_size, node, nodes, step_id;
+    char boot[16];
+    struct meeting meet;
+};
+
+static const char *get_cb (void *arg, const char *name)
+{
+    return envv_get (arg, name);
+}
+
+static int set_cb (void *arg, const char *name, const char *value)
+{
+    return envv_set (arg, name, value);
+}
+
+static uint32_t count_cpus (void)
+{
+    cpu_set_t set;
+
+    return sched_getaffinity (0, sizeof (set), &set)
+               ? 0
+               : (uint32_t)CPU_COUNT (&set);
+}
+
+static int set_number (struct envv *env, const char *name, uint32_t value)
+{
+    char text[16];
+
+    snprintf (text, sizeof (text), "%u", value);
+    return envv_get (env, name) ? 0 : envv_set (env, name, text);
+}
+
+/* How many processes a launcher like torchrun shall start here. */
+static uint32_t processes (const struct rank *r)
+{
+    int visible = rank_env_visible (getenv ("CUDA_VISIBLE_DEVICES"));
+
+    if (visible > 0)
+        return (uint32_t)visible;
+    return r->t->gpus_per_node ? r->t->gpus_per_node : 1;
+}
+
+/* torchrun reads each of its options from PET_NAME; what stands on its command
+ * line wins, and so does what the user set. */
+static int set_pet (const struct rank *r, struct envv *env)
+{
+    const char *addr = envv_get (env, "MASTER_ADDR");
+
+    return set_number (env, "PET_NNODES", r->nodes)
+           || set_number (env, "PET_NODE_RANK", r->node)
+           || set_number (env, "PET_NPROC_PER_NODE", processes (r))
+           || (addr && !envv_get (env, "PET_MASTER_ADDR")
+               && envv_set (env, "PET_MASTER_ADDR", addr))
+           || set_number (
+               env, "PET_MASTER_PORT",
+               (uint32_t)strtoul (envv_get (env, "MASTER_PORT"), NULL, 10));
+}
+
+/* A second client of a rank does not find PMIX_LOCAL_RANK with libpmix 4's
+ * default store, and MPI_Init aborts; "hash" cures it. With libpmix 5 hash
+ * loses PMIX_LOCAL_SIZE. */
+static bool wants_hash (const struct rank *r, const struct envv *env)
+{
+    const char *version = envv_get (env, "PMIX_VERSION");
+
+    return !strcmp (r->boot, "pmix") && version && !strncmp (version, "4.", 2)
+           && !envv_get (env, "PMIX_MCA_gds");
+}
+
+static int make_env (const struct rank *r, struct envv *env)
+{
+    const char *devices = getenv ("CUDA_VISIBLE_DEVICES");
+    uint32_t cpus = count_cpus ();
+    struct rank_env_in in = {
+        .job_id = r->id.job_id,
+        .step_id = r->step_id,
+        .rank = r->id.rank,
+        .world_size = r->size,
+        .local_rank = r->id.local_rank,
+        .local_size = r->local_size,
+        .node_rank = r->node,
+        .cpus = cpus,
+        .one_device = rank_env_visible (devices) == 1,
+        .master_addr = r->meet.addr,
+        .master_port = r->meet.port,
+    };
+    char text[24];
+    bool per_node = r->t->per_node && r->local_size == 1;
+
+    /* Its processes share the CPUs that this one task has. */
+    if (per_node && cpus)
+        in.cpus = cpus > processes (r) ? cpus / processes (r) : 1;
+    snprintf (text, sizeof (text), "%lld", (long long)r->meet.timeout_s);
+    if (envv_copy (env, environ) || rank_env (&in, get_cb, set_cb, env)
+        || envv_set (env, "RV_BOOT", r->boot)
+        || (!envv_get (env, "NCCL_TIMEOUT")
+            && envv_set (env, "RV_NCCL_TIMEOUT", text))
+        || (per_node && set_pet (r, env))
+        || (wants_hash (r, env) && envv_set (env, "PMIX_MCA_gds", "hash"))) {
+        envv_fini (env);
+        return -1;
+    }
+    return 0;
+}
+
+static uint32_t restart_count (void)
+{
+    const char *text = getenv ("SLURM_RESTART_COUNT");
+
+    return text ? (uint32_t)strtoul (text, NULL, 10) : 0;
+}
+
+/* srun --kill-on-bad-exit sends SIGTERM when another rank could not join. */
+static void on_term (int signal)
+{
+    (void)signal;
+    _exit (getenv ("PMIX_NAMESPACE") ? 128 + SIGTERM : 0);
+}
+
+static void while_joining (bool begin)
+{
+    struct sigaction act = {.sa_handler = begin ? on_term : SIG_DFL};
+    sigset_t set;
+
+    sigaction (SIGTERM, &act, NULL);
+    sigemptyset (&set);
+    sigaddset (&set, SIGTERM);
+    sigaddset (&set, SIGINT);
+    sigprocmask (begin ? SIG_UNBLOCK : SIG_BLOCK, &set, NULL);
+}
+
+static void fill_rank (struct rank *r, const rv_job_t *job)
+{
+    r->id = (struct report_id){.job_id = rv_job_id (job),
+                               .restart = restart_count (),
+                               .rank = rv_job_rank (job),
+                               .local_rank = rv_job_local_rank (job)};
+    r->step_id = rv_job_step (job);
+    r->size = rv_job_size (job);
+    r->local_size = rv_job_local_size (job);
+    r->node = rv_job_node (job);
+    r->nodes = rv_job_nodes (job);
+    snprintf (r->boot, sizeof (r->boot), "%s", rv_job_boot (job));
+}
+
+/* Join and agree. 0, or the exit status; an error has been said. */
+static int join (struct rank *r)
+{
+    rv_job_error_t err = {0};
+    rv_job_t *job = NULL;
+    char text[600];
+
+    if (rv_job_init (NULL, &job, &err)) {
+        log_line (LOG_ERROR, "cannot join the job: %s", err.text);
+        return EXEC_FAILED;
+    }
+    fill_rank (r, job);
+    log_rank (r->id.rank);
+    if (r->id.rank == 0)
+        log_line (LOG_INFO, "boot %s, %u ranks on %u nodes%s%s", r->boot,
+                  r->size, r->nodes, *rv_job_boot_note (job) ? "; " : "",
+                  rv_job_boot_note (job));
+    if (agree (job, &r->meet, &err)) {
+        snprintf (text, sizeof (text), "cannot agree with the other ranks: %s",
+                  err.text);
+        rv_job_abort (job, EXEC_FAILED, text);
+    }
+    rv_job_finalize (job);
+    if (r->id.rank == 0)
+        log_line (LOG_INFO, "master %s port %u", r->meet.addr, r->meet.port);
+    return 0;
+}
+
+static void say_cause (const struct rank *r, const struct child_result *c)
+{
+    const char *program = r->t->argv[0];
+
+    if (c->exec_errno)
+        log_line (LOG_ERROR, "cannot run '%s': %s; %s", program,
+                  strerror (c->exec_errno),
+                  c->exec_errno == ENOENT
+                      ? "give its path, or a PATH that has it on this node"
+                      : "it must be an executable file");
+    else if (c->signal)
+        log_line (LOG_ERROR, "'%s' was killed by signal %d (%s)", program,
+                  c->signal, child_signal_name (c->signal));
+    else
+        log_line (LOG_ERROR, "'%s' ended with exit status %d", program,
+                  c->exit_status);
+}
+
+/* Ended by what the step (scancel, srun) sent to all: nobody's fault. */
+static bool was_told_to_end (const struct child_result *c)
+{
+    return c->step_signal == SIGTERM
+           || (c->step_signal && c->signal == c->step_signal);
+}
+
+/* Without PMIx srun ends the step by SIGTERM when one rank failed, and takes
+ * the largest status of all: that rank's must be it. */
+static int told_status (const struct rank *r, const struct child_result *c)
+{
+    if (!strcmp (r->boot, "slurm") && c->step_signal == SIGTERM)
+        return 0;
+    return child_status (c);
+}
+
+/* Another rank has the word and ends the step; give it time to. */
+static int wait_quietly (const struct rank *r, const struct child_result *c)
+{
+    struct timespec limit = {.tv_sec = QUIET_S};
+    sigset_t set;
+
+    sigemptyset (&set);
+    sigaddset (&set, SIGTERM);
+    if (sigtimedwait (&set, NULL, &limit) != SIGTERM)
+        return child_status (c);
+    return strcmp (r->boot, "slurm") ? child_status (c) : 0;
+}
+
+static void abort_step (const struct rank *r, int status)
+{
+    rv_job_options_t opts = {.size = sizeof (opts), .boot = r->boot};
+    rv_job_error_t err = {0};
+    rv_job_t *job = NULL;
+
+    if (strcmp (r->boot, "pmix"))
+        return;
+    if (rv_job_init (&opts, &job, &err))
+        log_line (LOG_INFO, "cannot end the other ranks: %s", err.text);
+    else
+        rv_job_abort (job, status, NULL);
+}
+
+static void report (const struct rank *r, const struct child_result *c)
+{
+    struct rv_error err = {0};
+
+    if (r->t->dir && report_rank (r->t->dir, &r->id, c, &err))
+        log_line (LOG_WARN, "cannot write the report: %s", err.text);
+}
+
+static int end (struct rank *r, const struct child_result *c)
+{
+    int status = child_status (c);
+
+    report (r, c);
+    if (status == 0)
+        return 0;
+    if (was_told_to_end (c))
+        return told_status (r, c);
+    if (r->size > 1 && !cause_is_ours (&r->meet.cause, c->signal))
+        return wait_quietly (r, c);
+    say_cause (r, c);
+    if (r->size > 1)
+        abort_step (r, status);
+    return status;
+}
+
+int exec_task (const struct exec_task *t)
+{
+    struct rank r = {.t = t};
+    struct child_watch watch;
+    struct child_opts opts = {.argv = t->argv, .tail = t->dir != NULL};
+    struct child_result c;
+    struct rv_error err = {0};
+    struct envv env = {0};
+    int status;
+
+    while_joining (true);
+    status = join (&r);
+    while_joining (false);
+    if (status)
+        return status;
+    if (make_env (&r, &env)) {
+        log_line (LOG_ERROR, "out of memory");
+        return EXEC_FAILED;
+    }
+    opts.env = env.v;
+    opts.in_step = strcmp (r.boot, "single") != 0;
+    watch = cause_watch (&r.meet.cause);
+    if (r.id.rank == 0)
+        opts.watch = &watch;
+    if (child_run (&opts, &c, &err)) {
+        log_line (LOG_ERROR, "cannot run '%s': %s", t->argv[0], err.text);
+        status = EXEC_FAILED;
+    } else
+        status = end (&r, &c);
+    child_result_fini (&c);
+    cause_fini (&r.meet.cause);
+    envv_fini (&env);
+    return status;
+}

@@ -1,0 +1,482 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_exec.c - rv-exec without a cluster: environment, requests, child,
+ * reports, the first cause */
+#include "config.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "exec/cause.h"
+#include "exec/child.h"
+#include "exec/envv.h"
+#include "exec/exec.h"
+#include "exec/report.h"
+#include "plan/fsio.h"
+
+static char dir[] = "/tmp/rv-test-exec-XXXXXX";
+
+static int make_dir (void **state)
+{
+    (void)state;
+    return mkdtemp (dir) ? 0 : -1;
+}
+
+static int drop_dir (void **state)
+{
+    (void)state;
+    return fsio_remove_tree (dir, NULL);
+}
+
+static void write_file (const char *name, const char *text, size_t len)
+{
+    char *path = fsio_join (dir, name);
+
+    assert_int_equal (fsio_write (path, text, len, 0600, NULL), 0);
+    free (path);
+}
+
+static void test_envv (void **state)
+{
+    char *const start[] = {"A=1", "AB=2", "C=", "odd", NULL};
+    struct envv e = {0};
+
+    (void)state;
+    assert_int_equal (envv_copy (&e, start), 0);
+    assert_null (envv_get (&e, "B"));
+    assert_string_equal (envv_get (&e, "A"), "1");
+    assert_string_equal (envv_get (&e, "C"), "");
+    assert_int_equal (envv_set (&e, "A", "x=y z"), 0);
+    assert_int_equal (envv_set (&e, "NEW", "\n"), 0);
+    assert_int_equal (envv_set (&e, "AB", NULL), 0);
+    assert_int_equal (envv_set (&e, "NONE", NULL), 0);
+    assert_string_equal (envv_get (&e, "A"), "x=y z");
+    assert_string_equal (envv_get (&e, "NEW"), "\n");
+    assert_null (envv_get (&e, "AB"));
+    assert_int_equal (e.n, 4);
+    assert_null (e.v[4]);
+    envv_fini (&e);
+}
+
+static void test_argv (void **state)
+{
+    static const char good[] = "prog\0\0a b\0\"$(x)\"\nend";
+    struct rv_error err = {0};
+    char **argv = NULL;
+
+    (void)state;
+    assert_int_equal (exec_argv_split ((char[]){""}, 0, &argv, &err),
+                      RV_EFORMAT);
+    assert_int_equal (exec_argv_split ((char[]){"ab"}, 2, &argv, &err),
+                      RV_EFORMAT);
+    assert_int_equal (exec_argv_split ((char[]){"\0a"}, 3, &argv, &err),
+                      RV_EFORMAT);
+    assert_null (argv);
+    assert_int_equal (exec_argv_read (dir, &argv, &err), RV_ENOTFOUND);
+    write_file ("argv", good, sizeof (good));
+    assert_int_equal (exec_argv_read (dir, &argv, &err), 0);
+    assert_string_equal (argv[0], "prog");
+    assert_string_equal (argv[1], "");
+    assert_string_equal (argv[2], "a b");
+    assert_string_equal (argv[3], "\"$(x)\"\nend");
+    assert_null (argv[4]);
+    free (argv[0]);
+    free (argv);
+}
+
+static void test_request (void **state)
+{
+    static const struct {
+        const char *from, *to; /* replaced in a good request */
+        const char *why;       /* in the error; NULL: good */
+    } v[] = {
+        {"", "", NULL},
+        {"rv.request/1", "rv.request/2", "schema"},
+        {"per_gpu", "per_rank", "launch"},
+        {"\"nodes\":2", "\"nodes\":0", "nodes"},
+        {"\"tasks\":4", "\"tasks\":\"4\"", "tasks"},
+        {"\"gpus\":4", "\"gpus\":-1", "gpus"},
+        {"\"log_dir\":\"/l\"", "\"log_dir\":null", "log_dir"},
+        {"[\"-l\"]", "[7]", "srun_options"},
+        {"{", "", "request.json"},
+    };
+    static const char good[] =
+        "{\"schema\":\"rv.request/1\",\"launch\":\"per_gpu\",\"gpus\":4,"
+        "\"nodes\":2,\"tasks\":4,\"tasks_per_node\":2,\"cpus_per_task\":0,"
+        "\"name\":\"n\",\"log_dir\":\"/l\",\"srun_options\":[\"-l\"]}";
+
+    (void)state;
+    for (size_t i = 0; i < sizeof (v) / sizeof (v[0]); i++) {
+        const char *at = strstr (good, v[i].from);
+        struct exec_request q = {0};
+        struct rv_error err = {0};
+        char text[600];
+        int n;
+
+        assert_non_null (at);
+        n = snprintf (text, sizeof (text), "%.*s%s%s", (int)(at - good), good,
+                      v[i].to, at + strlen (v[i].from));
+        write_file ("request.json", text, (size_t)n);
+        if (v[i].why) {
+            assert_int_equal (exec_request_read (dir, &q, &err), RV_EFORMAT);
+            assert_non_null (strstr (err.text, v[i].why));
+            continue;
+        }
+        assert_int_equal (exec_request_read (dir, &q, &err), 0);
+        assert_int_equal (q.tasks_per_node, 2);
+        assert_string_equal (q.srun_options[0], "-l");
+        assert_null (q.srun_options[1]);
+        exec_request_fini (&q);
+    }
+}
+
+static void test_launchers (void **state)
+{
+    char *const torchrun[] = {"/opt/bin/torchrun", "x.py", NULL};
+    char *const module[] = {"/usr/bin/python3", "-m", "torch.distributed.run",
+                            "x.py", NULL};
+    char *const plain[] = {"python3", "torchrun", NULL};
+    char *const other[] = {"torchrun.sh", NULL};
+    char *const bare[] = {"python", "-m", NULL};
+
+    (void)state;
+    assert_true (exec_is_launcher (torchrun));
+    assert_true (exec_is_launcher (module));
+    assert_false (exec_is_launcher (plain));
+    assert_false (exec_is_launcher (other));
+    assert_false (exec_is_launcher (bare));
+}
+
+static void test_forwards (void **state)
+{
+    (void)state;
+    /* a terminal's signal reached the whole foreground group */
+    assert_false (child_forwards (SI_KERNEL, false, false));
+    /* somebody's kill(1) of us alone */
+    assert_true (child_forwards (SI_USER, false, true));
+    /* the step's: linuxproc signals the tree, cgroup the task alone */
+    assert_false (child_forwards (SI_USER, true, true));
+    assert_true (child_forwards (SI_USER, true, false));
+}
+
+static void test_cgroup (void **state)
+{
+    static const struct {
+        const char *text;
+        bool yes;
+    } v[] = {
+        {"", false},
+        {"0::/user.slice\n", false},
+        {"0::/system.slice/slurmstepd.scope/job_7/step_0/user/task_0\n", true},
+        {"0::/system.slice/slurmstepd.scope/job_7\n", false},
+        {"4:memory:/slurm/uid_0/job_7/step_0\n0::/init.scope\n", false},
+        {"9:cpuset:/\n4:freezer:/slurm/uid_0/job_7/step_0\n", true},
+        {"4:freezer:/slurm/uid_0/job_7\n5:cpuset:/x/step_0\n", false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof (v) / sizeof (v[0]); i++)
+        assert_int_equal (child_tracks_cgroup (v[i].text), v[i].yes);
+}
+
+static void test_tail (void **state)
+{
+    (void)state;
+    assert_string_equal (tail_trim ("", 3), "");
+    assert_string_equal (tail_trim ("a", 1), "a");
+    assert_string_equal (tail_trim ("a\nb\nc\n", 2), "b\nc\n");
+    assert_string_equal (tail_trim ("a\nb\nc", 2), "b\nc");
+    assert_string_equal (tail_trim ("a\n\n\n", 2), "\n\n");
+    assert_string_equal (tail_trim ("a\nb\n", 9), "a\nb\n");
+}
+
+extern char **environ;
+
+static struct child_result run_sh (const char *script, bool tail)
+{
+    char *const argv[] = {"sh", "-c", (char *)script, NULL};
+    struct child_opts opts = {.argv = argv, .env = environ, .tail = tail};
+    struct child_result r;
+    struct rv_error err = {0};
+
+    assert_int_equal (child_run (&opts, &r, &err), 0);
+    return r;
+}
+
+/* fd 2 becomes [fd] while a script runs. */
+static struct child_result run_with_stderr (const char *script, int fd)
+{
+    int saved = dup (STDERR_FILENO);
+    struct child_result r;
+
+    dup2 (fd, STDERR_FILENO);
+    r = run_sh (script, true);
+    dup2 (saved, STDERR_FILENO);
+    close (saved);
+    return r;
+}
+
+static void test_child_ends (void **state)
+{
+    char *const missing[] = {"/no/such/program", NULL};
+    char *const folder[] = {"/tmp", NULL};
+    struct child_opts opts = {.argv = missing, .env = environ};
+    struct child_result r = run_sh ("exit 7", false);
+
+    (void)state;
+    assert_int_equal (child_status (&r), 7);
+    assert_int_equal (r.signal, 0);
+    assert_null (r.tail);
+    child_result_fini (&r);
+    r = run_sh ("kill -SEGV $$", false);
+    assert_int_equal (r.signal, SIGSEGV);
+    assert_int_equal (child_status (&r), 139);
+    assert_string_equal (child_signal_name (r.signal), "SEGV");
+    child_result_fini (&r);
+    assert_int_equal (child_run (&opts, &r, NULL), 0);
+    assert_int_equal (child_status (&r), 127);
+    child_result_fini (&r);
+    opts.argv = folder;
+    assert_int_equal (child_run (&opts, &r, NULL), 0);
+    assert_int_equal (child_status (&r), 126);
+    child_result_fini (&r);
+}
+
+static void test_child_signals (void **state)
+{
+    struct child_result r;
+
+    (void)state;
+    /* Our own kill reaches the child, once, and it is not the step's. */
+    r = run_sh ("n=0; trap 'n=$((n+1))' USR1; trap 'exit $((40+n))' TERM; "
+                "kill -USR1 $PPID; sleep 0.2; kill -TERM $PPID; "
+                "while :; do sleep 0.05; done",
+                false);
+    assert_int_equal (child_status (&r), 41);
+    assert_true (r.term);
+    assert_int_equal (r.step_signal, 0);
+    child_result_fini (&r);
+}
+
+static void test_child_tail (void **state)
+{
+    char path[64], got[64] = "";
+    struct child_result r;
+    int fd, pipes[2];
+
+    (void)state;
+    /* A file: written by the child itself, read afterwards, from where this
+     * child began. */
+    snprintf (path, sizeof (path), "%s/err", dir);
+    fd = open (path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    assert_int_equal (write (fd, "before\n", 7), 7);
+    r = run_with_stderr ("echo one >&2; echo two >&2; exit 3", fd);
+    assert_string_equal (r.tail, "one\ntwo\n");
+    child_result_fini (&r);
+    close (fd);
+    /* A pipe: passed on and kept. */
+    assert_int_equal (pipe2 (pipes, O_CLOEXEC), 0);
+    r = run_with_stderr ("printf 'a\\nb' >&2", pipes[1]);
+    assert_string_equal (r.tail, "a\nb");
+    assert_int_equal (read (pipes[0], got, sizeof (got)), 3);
+    assert_string_equal (got, "a\nb");
+    child_result_fini (&r);
+    close (pipes[0]);
+    close (pipes[1]);
+    /* Much of it: the last lines stay. */
+    fd = open ("/dev/null", O_WRONLY | O_CLOEXEC);
+    r = run_with_stderr ("seq 1 5000 >&2", fd);
+    assert_memory_equal (r.tail, "4981\n", 5);
+    assert_string_equal (r.tail + strlen (r.tail) - 5, "5000\n");
+    child_result_fini (&r);
+    close (fd);
+}
+
+static void put_rank (unsigned rank, unsigned job, unsigned restart, int ms,
+                      int status, int signal)
+{
+    struct report_id id = {.job_id = job, .restart = restart, .rank = rank};
+    struct child_result r = {.exit_status = signal ? -1 : status,
+                             .signal = signal,
+                             .tail = "last \xff words\n"};
+    struct timespec t = {.tv_sec = 1700000000 + ms / 1000,
+                         .tv_nsec = ms % 1000 * 1000000L};
+
+    r.started = r.ended = t;
+    assert_int_equal (report_rank (dir, &id, &r, NULL), 0);
+}
+
+static void test_time (void **state)
+{
+    struct timespec t = {.tv_sec = 1700000000, .tv_nsec = 1234000};
+    char buf[40];
+
+    (void)state;
+    assert_string_equal (report_time (&t, buf, sizeof (buf)),
+                         "2023-11-14T22:13:20.001234+00:00");
+}
+
+static void test_first_cause (void **state)
+{
+    static const struct {
+        struct {
+            int ms, status, signal;
+        } end[4];
+        int cause; /* rank, -1 none */
+    } v[] = {
+        {{{0, 0, 0}, {5, 0, 0}, {9, 0, 0}, {9, 0, 0}}, -1},
+        {{{90, 1, 0}, {5, 0, 0}, {80, 7, 0}, {95, 1, 0}}, 2},
+        /* killed, and its peers noticed before anybody saw it die */
+        {{{900, 4, 0}, {901, 4, 0}, {950, 0, 9}, {902, 4, 0}}, 2},
+        /* long before the kill: the exit is the cause */
+        {{{500, 4, 0}, {0, 0, 0}, {950, 0, 9}, {0, 0, 0}}, 0},
+        /* ended by the step's SIGTERM, though first by the clock */
+        {{{100, 0, 15}, {101, 0, 15}, {130, 3, 0}, {102, 0, 15}}, 2},
+        {{{104, 0, 15}, {101, 0, 15}, {130, 0, 15}, {102, 0, 15}}, 1},
+    };
+    json_t *cause = NULL;
+    unsigned ranks = 0;
+
+    (void)state;
+    assert_int_equal (
+        report_first_cause ("/no/such", 1, 0, &cause, &ranks, NULL), RV_EIO);
+    for (size_t i = 0; i < sizeof (v) / sizeof (v[0]); i++) {
+        for (unsigned r = 0; r < 4; r++)
+            put_rank (r, 5, 1, v[i].end[r].ms, v[i].end[r].status,
+                      v[i].end[r].signal);
+        put_rank (7, 5, 0, 1, 9, 0); /* the run before the requeue */
+        put_rank (8, 4, 1, 1, 9, 0); /* another job */
+        write_file ("rank-9.json", "{", 1);
+        assert_int_equal (report_first_cause (dir, 5, 1, &cause, &ranks, NULL),
+                          0);
+        assert_int_equal (ranks, 4);
+        if (v[i].cause < 0) {
+            assert_null (cause);
+            continue;
+        }
+        assert_non_null (cause);
+        assert_int_equal (json_integer_value (json_object_get (cause, "rank")),
+                          v[i].cause);
+        json_decref (cause);
+    }
+}
+
+static void test_status (void **state)
+{
+    struct report_status s = {.job_id = 5, .started = {.tv_sec = 1700000000}};
+    char *path = fsio_join (dir, "status.json");
+    json_t *j;
+
+    (void)state;
+    assert_int_equal (report_status (dir, &s, NULL), 0);
+    j = json_load_file (path, 0, NULL);
+    assert_string_equal (json_string_value (json_object_get (j, "state")),
+                         "running");
+    assert_true (json_is_null (json_object_get (j, "exit_status")));
+    assert_true (json_is_null (json_object_get (j, "ended_at")));
+    json_decref (j);
+    s.done = true;
+    s.exit_status = 137;
+    s.signal = 9;
+    s.ended.tv_sec = 1700000001;
+    s.message = "m";
+    assert_int_equal (report_status (dir, &s, NULL), 0);
+    j = json_load_file (path, 0, NULL);
+    assert_string_equal (json_string_value (json_object_get (j, "state")),
+                         "done");
+    assert_int_equal (json_integer_value (json_object_get (j, "exit_status")),
+                      137);
+    assert_int_equal (json_integer_value (json_object_get (j, "signal")), 9);
+    assert_true (json_is_null (json_object_get (j, "first_cause")));
+    json_decref (j);
+    free (path);
+}
+
+/* Four ranks ask rank 0's rv-exec, whose own child ends badly too. */
+struct asker {
+    struct cause c;
+    int signal;
+    bool ours;
+};
+
+static void *ask (void *arg)
+{
+    struct asker *a = arg;
+
+    a->ours = cause_is_ours (&a->c, a->signal);
+    return NULL;
+}
+
+static void test_cause (void **state)
+{
+    static const int signals[][5] = {
+        {0, 0, SIGKILL, 0, 0},
+        {SIGSEGV, 0, SIGABRT, 0, SIGTERM},
+        {0, 0, 0, 0, 0},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof (signals) / sizeof (signals[0]); i++) {
+        struct asker a[5];
+        pthread_t thread[5];
+        int winners = 0;
+
+        cause_init (&a[0].c, 0);
+        cause_listen (&a[0].c, 5, true);
+        assert_int_not_equal (a[0].c.port, 0);
+        for (uint32_t r = 0; r < 5; r++) {
+            a[r].signal = signals[i][r];
+            if (r) {
+                cause_init (&a[r].c, r);
+                a[r].c.port = a[0].c.port;
+                a[r].c.token = a[0].c.token;
+                snprintf (a[r].c.addr, sizeof (a[r].c.addr), "127.0.0.1");
+            }
+        }
+        for (int r = 0; r < 5; r++)
+            assert_int_equal (pthread_create (&thread[r], NULL, ask, &a[r]), 0);
+        for (int r = 0; r < 5; r++) {
+            pthread_join (thread[r], NULL);
+            winners += a[r].ours;
+        }
+        assert_int_equal (winners, 1);
+        for (int r = 0; r < 5; r++)
+            if (report_is_fatal_signal (signals[i][r]))
+                assert_true (a[r].ours);
+        for (int r = 4; r >= 0; r--)
+            cause_fini (&a[r].c);
+    }
+}
+
+int main (void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test (test_envv),
+        cmocka_unit_test (test_argv),
+        cmocka_unit_test (test_request),
+        cmocka_unit_test (test_launchers),
+        cmocka_unit_test (test_forwards),
+        cmocka_unit_test (test_cgroup),
+        cmocka_unit_test (test_tail),
+        cmocka_unit_test (test_child_ends),
+        cmocka_unit_test (test_child_signals),
+        cmocka_unit_test (test_child_tail),
+        cmocka_unit_test (test_time),
+        cmocka_unit_test (test_first_cause),
+        cmocka_unit_test (test_status),
+        cmocka_unit_test (test_cause),
+    };
+
+    if (child_init ())
+        return 1;
+    return cmocka_run_group_tests (tests, make_dir, drop_dir);
+}
