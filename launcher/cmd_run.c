@@ -54,8 +54,8 @@ static void fill_request (const struct run *run, struct strategy_request *req)
     const struct command *c = &run->command;
 
     req->gpus = o->gpus_given ? o->gpus : s->gpus;
-    req->type = o->type ? o->type : s->type;
-    req->partition = o->partition ? o->partition : s->partition;
+    req->type = o->type ? o->type : s->conf.type;
+    req->partition = o->partition ? o->partition : s->conf.partition;
     req->time_fixed = o->time_given;
     req->time_s = o->time_given ? o->time_s : s->time_s;
     req->mem_bytes = o->mem_bytes ? o->mem_bytes : s->mem_bytes;
@@ -116,14 +116,16 @@ static int prepare (struct run *run)
         .plan = &run->plan,
         .launch = run->command.launch,
         .nccl_timeout_s = s->nccl_timeout_s,
+        .env = s->conf.env,
+        .n_env = s->conf.n_env,
         .argc = o->argc,
         .argv = o->argv,
     };
     if (request_begin (&run->from, &run->req, &err) != RV_OK)
         return fail (run, CMD_FAILED, &err);
     run->argv = submit_argv (&run->plan, &run->req,
-                             o->account ? o->account : s->account,
-                             o->qos ? o->qos : s->qos);
+                             o->account ? o->account : s->conf.account,
+                             o->qos ? o->qos : s->conf.qos);
     if (!run->argv) {
         error_set (&err, RV_ENOMEM, "out of memory");
         return fail (run, CMD_FAILED, &err);

@@ -321,6 +321,7 @@ static int watch (struct follow *f, struct rv_error *err)
 static int judge_lost (struct follow *f)
 {
     const struct cluster_job *job = f->last.n ? &f->last.job[0] : NULL;
+    const char *reason = "";
     char text[400];
 
     if (!job || job->active) {
@@ -328,9 +329,12 @@ static int judge_lost (struct follow *f)
                 "logs");
         return f->status.started ? 1 : 125;
     }
+    /* The reason of a cancelled job is what it waited for before. */
+    if (strcmp (job->state, "CANCELLED"))
+        reason = job->reason;
     snprintf (text, sizeof (text), "%s: %s%s%.200s",
               f->status.started ? "was ended by Slurm" : "never started",
-              job->state, *job->reason ? ", " : "", job->reason);
+              job->state, *reason ? ", " : "", reason);
     say (f, text);
     if (!f->status.started)
         return 125;

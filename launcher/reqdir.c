@@ -74,12 +74,12 @@ static void text_export (struct text *t, const char *name, const char *dir,
 /* Only where the user gave no value of their own. */
 static void text_default (struct text *t, const char *name, const char *value)
 {
-    text_str (t, ": \"${");
+    text_str (t, "[ -n \"${");
+    text_str (t, name);
+    text_str (t, "+x}\" ] || export ");
     text_str (t, name);
     text_str (t, "=");
-    text_str (t, value);
-    text_str (t, "}\"\nexport ");
-    text_str (t, name);
+    text_quoted (t, value);
     text_str (t, "\n");
 }
 
@@ -117,6 +117,8 @@ char *request_job_sh (const struct request_new *from, const char *id,
         text_default (&t, "TOKENIZERS_PARALLELISM", "false");
         if (from->nccl_timeout_s > 0)
             text_timeouts (&t, from->nccl_timeout_s);
+        for (size_t i = 0; i < from->n_env; i++)
+            text_default (&t, from->env[i].name, from->env[i].value);
         text_str (&t, "mkdir -p \"$RV_OUTPUT_DIR\" \"$RV_CHECKPOINT_DIR\"\n");
         text_str (&t, "exec ");
         text_quoted (&t, from->rv_exec);

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "plan/error.h"
+#include "plan/site_conf.h"
 #include "plan/strategy.h"
 
 /* What a request is, in memory. Strings are malloc'ed. */
@@ -34,7 +35,9 @@ struct request_new {
     const char *name, *rv_exec;
     const struct strategy_plan *plan;
     enum command_launch launch;
-    int64_t nccl_timeout_s; /* 0 = not asked for */
+    int64_t nccl_timeout_s;     /* 0 = not asked for */
+    const struct site_env *env; /* (n_env) of rv.conf; the user's own stay */
+    size_t n_env;
     int argc;
     char *const *argv;
 };

@@ -5,38 +5,33 @@
 #endif
 #include "settings.h"
 
-#include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-#include "plan/fsio.h"
-
-/* ${XDG_STATE_HOME:-~/.local/state}/rv; a relative XDG value is ignored, as
- * the XDG base directory specification says. */
-static char *default_state_dir (void)
-{
-    const char *base = getenv ("XDG_STATE_HOME"), *home = getenv ("HOME");
-    struct passwd *pw;
-
-    if (base && base[0] == '/')
-        return fsio_join (base, "rv");
-    if (!home || home[0] != '/') {
-        pw = getpwuid (getuid ());
-        home = pw ? pw->pw_dir : NULL;
-    }
-    return home ? fsio_join (home, ".local/state/rv") : NULL;
-}
 
 int settings_load (struct settings *ret, struct rv_error *err)
 {
     struct settings s = {.gpus = 1, .time_s = SETTINGS_TIME_S};
+    char *user = site_conf_user_path ();
+    int status;
 
-    s.state_dir = default_state_dir ();
-    if (!s.state_dir)
-        return error_set (err, RV_EIO,
-                          "there is no home folder for rv's state; set "
-                          "XDG_STATE_HOME");
+    site_conf_init (&s.conf);
+    status = site_conf_load (&s.conf, site_conf_site_path (), user, err);
+    free (user);
+    if (status == RV_OK)
+        status = site_conf_state_dir (&s.conf, &s.state_dir, err);
+    if (status != RV_OK) {
+        settings_fini (&s);
+        return status;
+    }
+    if (s.conf.gpus >= 0)
+        s.gpus = (uint32_t)s.conf.gpus;
+    if (s.conf.time_s != 0)
+        s.time_s = s.conf.time_s;
+    if (s.conf.mem_bytes > 0)
+        s.mem_bytes = s.conf.mem_bytes;
+    /* Whole seconds: a part of one is a second. */
+    if (s.conf.nccl_timeout_ms > 0)
+        s.nccl_timeout_s = (s.conf.nccl_timeout_ms + 999) / 1000;
     *ret = s;
     return RV_OK;
 }
@@ -45,10 +40,7 @@ void settings_fini (struct settings *s)
 {
     if (!s)
         return;
-    free (s->account);
-    free (s->qos);
-    free (s->type);
-    free (s->partition);
+    site_conf_fini (&s->conf);
     free (s->state_dir);
-    memset (s, 0, sizeof (*s));
+    s->state_dir = NULL;
 }

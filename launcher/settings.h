@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
- * settings.h - what rv takes when the user says nothing: rv.conf of the site,
- * then of the user, else what is built in. */
+ * settings.h - what rv takes when the user says nothing: the user's rv.conf,
+ * else the site's, else what is built in. */
 #ifndef RV_SETTINGS_H
 #define RV_SETTINGS_H
 
 #include <stdint.h>
 
 #include "plan/error.h"
+#include "plan/site_conf.h"
 
 #define SETTINGS_TIME_S (3 * 3600 - 60) /* 2:59:00 */
 
 struct settings {
-    char *account, *qos, *type, *partition; /* NULL = none */
-    char *state_dir;                        /* absolute */
+    struct site_conf conf; /* all of both files */
+    char *state_dir;       /* absolute, malloc'ed */
     uint32_t gpus;
     int64_t time_s;         /* -1 = unlimited */
     int64_t mem_bytes;      /* 0 = the GPUs' share */

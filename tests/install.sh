@@ -45,7 +45,7 @@ for f in bin/rv bin/rv-exec bin/rv-train lib/slurm/spank_rv.so lib/librvjob.so.0
     lib/libtrain.so.0 include/rv/job.h include/train.h include/train/group.h \
     lib/pkgconfig/rvjob.pc lib/pkgconfig/train.pc share/man/man1/rv.1 \
     share/man/man1/rv-train.1 share/man/man8/rv-spank.8 \
-    share/doc/rv/rv.conf.example share/doc/rv/plugstack.conf.example; do
+    share/man/man5/rv.conf.5 etc/rv/rv.conf share/doc/rv/plugstack.conf.example; do
     check "installs $f" there "$f"
 done
 check "plugin exports its hooks alone" exports_only "$prefix/lib/slurm/spank_rv.so" '^(plugin_|spank_plugin|slurm_spank_)'
@@ -71,8 +71,8 @@ for c in "$work"/sample*.c; do
     check "README sample $samples runs alone" timeout 30 "${c%.c}"
 done
 check "README has samples" test "$samples" -ge 2
-rm -rf "${prefix:?}/etc"
 check "make uninstall" make -s uninstall
-check "uninstall leaves nothing" bash -c "! find '$prefix' ! -type d | grep ."
+check "uninstall leaves what an administrator wrote, alone" \
+    bash -c "find '$prefix' ! -type d | grep -vx '$prefix/etc/rv/rv.conf' | grep . && exit 1; test -e '$prefix/etc/rv/rv.conf'"
 echo "$passed passed, $failed failed, 0 skipped"
 [ $failed = 0 ]

@@ -151,6 +151,7 @@ static void private_modes (void **state)
 static void job_sh (void **state)
 {
     struct fixture *f = *state;
+    struct site_env site = {"SITE_A", "a 'b' $(c)"};
     char exec_path[128], out_path[96], line[1024], *path;
     struct request req;
     FILE *file;
@@ -164,12 +165,15 @@ static void job_sh (void **state)
              "\"$RV_SEGMENT\" \"$RV_TOTAL_ELAPSED\" \"$PYTHONUNBUFFERED\" "
              "\"$TOKENIZERS_PARALLELISM\" \"$RV_NCCL_TIMEOUT\" "
              "\"$TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC\" \"$DEEPSPEED_TIMEOUT\" "
+             "\"$SITE_A\" "
              ">'%s'\n",
              out_path);
     fclose (file);
     chmod (exec_path, 0700);
     f->from.rv_exec = exec_path;
     f->from.nccl_timeout_s = 90;
+    f->from.env = &site;
+    f->from.n_env = 1;
     make (f, &req);
     path = fsio_join (req.dir, "job.sh");
     if (fork () == 0) {
@@ -179,6 +183,7 @@ static void job_sh (void **state)
         unsetenv ("RV_NCCL_TIMEOUT");
         unsetenv ("TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC");
         unsetenv ("DEEPSPEED_TIMEOUT");
+        unsetenv ("SITE_A");
         execl (path, path, NULL);
         _exit (127);
     }
@@ -192,7 +197,7 @@ static void job_sh (void **state)
 
         snprintf (want, sizeof (want),
                   "2|--batch|%s|%s|%s|%s/outputs/train-77|"
-                  "%s/checkpoints/train-%s|0|0|0|false|90|480|2|",
+                  "%s/checkpoints/train-%s|0|0|0|false|90|480|2|a 'b' $(c)|",
                   req.dir, req.id, req.dir, f->state_dir, f->state_dir, req.id);
         assert_string_equal (line, want);
     }
