@@ -6,6 +6,7 @@
 #include "reqdir.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -172,19 +173,62 @@ static json_t *describe (const struct request_new *from,
         "log_dir", jsonout_text (req->log_dir), "srun_options");
 }
 
+/* A new file in the new folder: nobody reads it before the submission, so it
+ * needs no other name meanwhile; request_sync makes it last. */
 static int write_file (const struct request *req, const char *name,
                        const char *buf, size_t len, mode_t mode,
                        struct rv_error *err)
 {
     char *path = fsio_join (req->dir, name);
-    int status;
+    int fd = -1, status = RV_OK;
 
     if (!path || !buf) {
         free (path);
         return error_set (err, RV_ENOMEM, "out of memory");
     }
-    status = fsio_write (path, buf, len, mode, err);
+    fd = open (path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    while (fd >= 0 && len) {
+        ssize_t n = write (fd, buf, len);
+
+        if (n < 0 && errno != EINTR)
+            break;
+        if (n > 0) {
+            buf += n;
+            len -= (size_t)n;
+        }
+    }
+    /* The mode as said, whatever the umask; a network file system reports a
+     * full disk at close. */
+    if (fd < 0 || len || fchmod (fd, mode) || close (fd))
+        status = error_set (err, RV_EIO, "%s: %s", path, strerror (errno));
     free (path);
+    return status;
+}
+
+/* Bring the request to the disk. The submission did not wait for it. */
+static int sync_path (const char *dir, const char *name, struct rv_error *err)
+{
+    char *path = fsio_join (dir, name);
+    int fd = path ? open (path, O_RDONLY | O_CLOEXEC) : -1;
+    int status = RV_OK;
+
+    if (fd < 0 || fsync (fd))
+        status =
+            error_set (err, RV_EIO, "%s/%s: %s", dir, name, strerror (errno));
+    if (fd >= 0)
+        close (fd);
+    free (path);
+    return status;
+}
+
+static int request_sync (const struct request *req, struct rv_error *err)
+{
+    static const char *const names[] = {"argv", "job.sh", "request.json",
+                                        "jobs", "."};
+    int status = RV_OK;
+
+    for (size_t i = 0; i < sizeof (names) / sizeof (names[0]) && !status; i++)
+        status = sync_path (req->dir, names[i], err);
     return status;
 }
 
@@ -297,17 +341,21 @@ int request_submitted (struct request *req, uint32_t job_id,
 {
     json_t *words = json_array ();
     char name[32];
+    int status;
 
     for (int i = 0; sbatch_argv[i]; i++)
         json_array_append_new (words, jsonout_text (sbatch_argv[i]));
     snprintf (name, sizeof (name), "jobs/%u.json", job_id);
     req->job_id = job_id;
-    return write_json (req, name,
-                       json_pack ("{s:s, s:I, s:o, s:o}", "schema", "rv.job/1",
-                                  "job_id", (json_int_t)job_id, "submitted_at",
-                                  jsonout_time (time (NULL)), "sbatch_argv",
-                                  words),
-                       err);
+    status = write_json (req, name,
+                         json_pack ("{s:s, s:I, s:o, s:o}", "schema",
+                                    "rv.job/1", "job_id", (json_int_t)job_id,
+                                    "submitted_at", jsonout_time (time (NULL)),
+                                    "sbatch_argv", words),
+                         err);
+    if (status == RV_OK)
+        status = sync_path (req->dir, name, err);
+    return status == RV_OK ? request_sync (req, err) : status;
 }
 
 void request_fini (struct request *req)

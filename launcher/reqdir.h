@@ -56,7 +56,8 @@ int request_write (const struct request_new *from, const struct request *req,
 /* request_discard - remove the folder of a request that was not submitted. */
 void request_discard (const struct request *req);
 
-/* request_submitted - note the job that was made of it (jobs/J.json).
+/* request_submitted - note the job that was made of it (jobs/J.json), and bring
+ * the whole request to the disk.
  *   sbatch_argv   NULL-terminated */
 int request_submitted (struct request *req, uint32_t job_id,
                        char *const sbatch_argv[], struct rv_error *err);
