@@ -16,7 +16,7 @@ setup() {
     skip_without_slurm
     export XDG_STATE_HOME=$BATS_TEST_TMPDIR/state
     STATE=$XDG_STATE_HOME/rv
-    cd "$BATS_TEST_TMPDIR"
+    cd "$BATS_TEST_TMPDIR" || return 1
 }
 
 teardown() {
@@ -507,4 +507,31 @@ E
         sh -c 'echo inner $SLURM_NTASKS $RANK'
     [ "$status" = 0 ]
     [ "$(grep -c '^inner 2 [01]$' <<<"$output")" = 4 ]
+}
+
+@test "bash completes commands, options and jobs" {
+    submit -g 4 --name completed -- sleep 60
+    cat >complete.sh <<'E'
+. "$RV_SRC/etc/completions/rv"
+try() {
+    COMP_WORDS=("$@")
+    COMP_CWORD=$(($# - 1))
+    _rv
+    echo "${COMPREPLY[*]}"
+}
+PATH=$RV_BUILD:$PATH
+try rv st
+try rv run --na
+try rv run -t a
+try rv stop comp
+try rv run -g 2 bash --dry-
+E
+    run_cmd bash complete.sh
+    [ "$status" = 0 ]
+    [ "${lines[0]}" = stop ]
+    [ "${lines[1]}" = --name ]
+    [ "${lines[2]}" = a100 ]
+    [ "${lines[3]}" = completed ]
+    # Behind the command, its options are its own.
+    [ "${#lines[@]}" = 4 ]
 }

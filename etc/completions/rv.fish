@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+# rv.fish - fish completion of rv: commands, options, names of jobs
+function __rv_command
+    for word in (commandline -opc)[2..-1]
+        switch $word
+            case '-*'
+                continue
+        end
+        echo $word
+        return 0
+    end
+    return 1
+end
+function __rv_is
+    test (__rv_command) = $argv[1]
+end
+function __rv_none
+    not __rv_command >/dev/null
+end
+function __rv_jobs
+    rv ps $argv 2>/dev/null | awk 'NR > 1 { print $1; print $2 }'
+end
+
+complete -c rv -n 'not __rv_is run' -f
+complete -c rv -n __rv_none -a run -d 'run a command on GPUs'
+complete -c rv -n __rv_none -a ps -d 'list your jobs'
+complete -c rv -n __rv_none -a logs -d 'show what a job has written'
+complete -c rv -n __rv_none -a stop -d 'end jobs'
+complete -c rv -n __rv_none -a sandbox -d 'a private Slurm on this machine'
+complete -c rv -n __rv_none -l sandbox -d 'use the sandbox'
+complete -c rv -n __rv_none -l version -d version
+complete -c rv -l help -d help
+complete -c rv -n 'not __rv_is logs' -l json -d 'one JSON object on stdout'
+complete -c rv -n '__rv_is run' -s g -l gpus -x -d 'GPUs of the job'
+complete -c rv -n '__rv_is run' -s t -l type -x -d 'GPU type' -a '(sinfo -h -o %G 2>/dev/null | string split , | string replace -rf "^gpu:([^:]*):.*" "\$1")'
+complete -c rv -n '__rv_is run' -l time -x -d 'time limit'
+complete -c rv -n '__rv_is run' -l name -x -d 'name of the job'
+complete -c rv -n '__rv_is run' -l mem -x -d 'memory a node'
+complete -c rv -n '__rv_is run' -l nodes -x -d nodes
+complete -c rv -n '__rv_is run' -s p -l partition -x -d partition -a '(sinfo -h -o %R 2>/dev/null)'
+complete -c rv -n '__rv_is run' -s A -l account -x -d account
+complete -c rv -n '__rv_is run' -s q -l qos -x -d qos
+complete -c rv -n '__rv_is run' -s f -l follow -d 'show the output until the end'
+complete -c rv -n '__rv_is run' -s l -l label -d 'begin lines with the rank'
+complete -c rv -n '__rv_is run' -l dry-run -d 'print the plan, submit nothing'
+complete -c rv -n '__rv_is run' -a '(__fish_complete_subcommand --fcs-skip=2)'
+complete -c rv -n '__rv_is ps; or __rv_is stop' -s a -l all -d 'all jobs'
+complete -c rv -n '__rv_is logs' -s f -l follow -d 'go on until the job ends'
+complete -c rv -n '__rv_is logs' -l out -d 'standard output alone'
+complete -c rv -n '__rv_is logs' -l err -d 'standard error alone'
+complete -c rv -n '__rv_is logs' -l rank -x -d 'one rank'
+complete -c rv -n '__rv_is logs' -l tail -x -d 'last lines'
+complete -c rv -n '__rv_is logs' -l no-label -d 'no rank before lines'
+complete -c rv -n '__rv_is logs' -a '(__rv_jobs -a)'
+complete -c rv -n '__rv_is stop' -a '(__rv_jobs)'
+complete -c rv -n '__rv_is sandbox' -a 'up down status env'
