@@ -28,10 +28,10 @@ static train_status_t find_ops (const char *name, int size,
                                 const struct comm_ops **ret_ops,
                                 train_error_t *err)
 {
-    static const struct comm_ops *const all[] = {&comm_self};
+    static const struct comm_ops *const all[] = {&comm_self, &comm_host};
 
     if (!name)
-        name = size == 1 ? comm_self.name : "host";
+        name = size == 1 ? comm_self.name : comm_host.name;
     for (size_t i = 0; i < sizeof (all) / sizeof (*all); i++) {
         if (strcmp (all[i]->name, name) == 0) {
             *ret_ops = all[i];

@@ -1,0 +1,457 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * host_net.c - what the leaders of the nodes send each other
+ *
+ * One connection a pair, non-blocking, with a queue of frames whose data lies
+ * in the segment. A connection that ends is remembered, not an error: it is
+ * one only for who still needs something from there (comm_host.c). */
+#include "config.h"
+
+#include "host.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "err.h"
+#include "sock.h"
+
+#define GREET_MS  5000
+#define FAIL_MS   1000 /* to say that it failed */
+#define MAX_READS 64   /* from one peer in a row */
+#define MAX_IOV   16
+#define NET_MAGIC 0x31544552544e4f43u
+
+/* First bytes of a leader that connects. */
+struct greeting {
+    uint64_t magic; /* reads otherwise with another byte order */
+    uint64_t nonce;
+    uint32_t node, nodes;
+};
+
+static struct greeting greeting_of (const struct host *host, int node,
+                                    uint64_t nonce)
+{
+    struct greeting g = {NET_MAGIC, nonce, (uint32_t)node,
+                         (uint32_t)host->nodes};
+
+    return g;
+}
+
+/* To the leader of a lower node: each of its addresses, best first. */
+static train_status_t connect_to (struct host *host, int node,
+                                  const struct host_card *card, uint64_t nonce,
+                                  int64_t deadline_ms, train_error_t *err)
+{
+    struct greeting g = greeting_of (host, host->node, nonce);
+    char list[sizeof (card->addresses)], *save = NULL;
+    train_error_t why = {0};
+    int fd = -1;
+
+    memcpy (list, card->addresses, sizeof (list));
+    list[sizeof (list) - 1] = '\0';
+    for (char *a = strtok_r (list, " ", &save); a;
+         a = strtok_r (NULL, " ", &save)) {
+        int64_t until_ms = clock_ms () + GREET_MS;
+
+        if (sock_connect (a, card->port,
+                          until_ms < deadline_ms ? until_ms : deadline_ms, &fd,
+                          &why)
+                != TRAIN_OK
+            || sock_send (fd, &g, sizeof (g), deadline_ms) < 0) {
+            sock_close (&fd);
+            continue;
+        }
+        host->peers[node].fd = fd;
+        return TRAIN_OK;
+    }
+    return err_set (err, TRAIN_EPEER,
+                    "rank %d cannot reach rank %d on another node: %s",
+                    host->rank, host->leader_of[node],
+                    why.text[0] ? why.text : "it has no address");
+}
+
+/* A guest that is not one of the awaited leaders is shown out. */
+static bool take_guest (struct host *host, int fd, uint64_t nonce)
+{
+    struct greeting g, want;
+
+    if (sock_recv (fd, &g, sizeof (g), clock_ms () + GREET_MS) < 0)
+        return false;
+    want = greeting_of (host, (int)g.node, nonce);
+    if (memcmp (&g, &want, sizeof (g)) != 0 || (int)g.node <= host->node
+        || (int)g.node >= host->nodes || host->peers[g.node].fd >= 0)
+        return false;
+    host->peers[g.node].fd = fd;
+    return true;
+}
+
+static train_status_t accept_rest (struct host *host, int listener,
+                                   uint64_t nonce, int64_t deadline_ms,
+                                   train_error_t *err)
+{
+    struct pollfd p = {listener, POLLIN, 0};
+
+    for (int n = host->node + 1; n < host->nodes;) {
+        int fd = sock_accept (listener);
+
+        if (fd >= 0 && take_guest (host, fd, nonce)) {
+            n++;
+            continue;
+        }
+        sock_close (&fd);
+        if (clock_left (deadline_ms, 1) == 0)
+            return err_set (err, TRAIN_ETIMEDOUT,
+                            "a leader of another node did not connect to rank "
+                            "%d within the deadline",
+                            host->rank);
+        poll (&p, 1, clock_left (deadline_ms, 1000));
+    }
+    return TRAIN_OK;
+}
+
+static train_status_t make_peers (struct host *host, train_error_t *err)
+{
+    size_t n = (size_t)host->nodes;
+
+    /* at most: every call of this node twice (one call ahead), one window of
+     * sums a run, one window of results, failure and goodbye */
+    host->queue_max =
+        (unsigned)(2 * host->local_size + HOST_DEPTH * (host->hops + 1) + 2);
+    host->peers = calloc (n, sizeof (*host->peers));
+    host->polls = calloc (n + 1, sizeof (*host->polls));
+    for (int i = 0; host->peers && i < host->nodes; i++) {
+        host->peers[i].fd = -1;
+        host->peers[i].queue =
+            calloc (host->queue_max, sizeof (*host->peers[i].queue));
+        if (!host->peers[i].queue)
+            return err_set (err, TRAIN_ENOMEM, "no memory for %zu nodes", n);
+    }
+    if (!host->peers || !host->polls)
+        return err_set (err, TRAIN_ENOMEM, "no memory for %zu nodes", n);
+    return TRAIN_OK;
+}
+
+train_status_t net_init (struct host *host, int listener,
+                         const struct host_card *cards, uint64_t nonce,
+                         int64_t deadline_ms, train_error_t *err)
+{
+    train_status_t status = make_peers (host, err);
+
+    for (int n = 0; n < host->node && status == TRAIN_OK; n++)
+        status = connect_to (host, n, &cards[host->leader_of[n]], nonce,
+                             deadline_ms, err);
+    if (status == TRAIN_OK)
+        status = accept_rest (host, listener, nonce, deadline_ms, err);
+    return status;
+}
+
+void net_put (struct peer *peer, const struct host *host, struct frame head,
+              const void *data)
+{
+    struct out_frame *f = &peer->queue[peer->tail % host->queue_max];
+
+    if (peer->fd < 0)
+        return;
+    assert (peer->tail - peer->head < host->queue_max);
+    f->head = head;
+    f->data = data;
+    peer->tail++;
+}
+
+static void lose (struct peer *peer)
+{
+    sock_close (&peer->fd);
+    peer->gone = true;
+}
+
+/* What is left of the queue, as pieces for one call of the kernel. */
+static int gather (const struct host *host, const struct peer *peer,
+                   struct iovec *iov)
+{
+    size_t skip = peer->sent;
+    int n = 0;
+
+    for (unsigned i = peer->head; i != peer->tail && n + 2 <= MAX_IOV; i++) {
+        struct out_frame *f = &peer->queue[i % host->queue_max];
+        size_t head = sizeof (f->head);
+
+        if (skip < head)
+            iov[n++] = (struct iovec){(char *)&f->head + skip, head - skip};
+        skip = skip > head ? skip - head : 0;
+        if (f->head.len > skip)
+            iov[n++] =
+                (struct iovec){(char *)f->data + skip, f->head.len - skip};
+        skip = 0;
+    }
+    return n;
+}
+
+static void count_sent (const struct host *host, struct peer *peer, size_t n)
+{
+    n += peer->sent;
+    while (peer->head != peer->tail) {
+        const struct out_frame *f = &peer->queue[peer->head % host->queue_max];
+        size_t whole = sizeof (f->head) + f->head.len;
+
+        if (n < whole)
+            break;
+        n -= whole;
+        peer->head++;
+    }
+    peer->sent = n;
+}
+
+static bool send_some (const struct host *host, struct peer *peer)
+{
+    bool moved = false;
+
+    while (peer->fd >= 0 && peer->head != peer->tail) {
+        struct iovec iov[MAX_IOV];
+        struct msghdr msg = {.msg_iov = iov};
+        ssize_t n;
+
+        msg.msg_iovlen = (size_t)gather (host, peer, iov);
+        n = sendmsg (peer->fd, &msg, MSG_NOSIGNAL);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0) {
+            if (errno != EAGAIN)
+                lose (peer);
+            break;
+        }
+        count_sent (host, peer, (size_t)n);
+        moved = true;
+    }
+    return moved;
+}
+
+/* Failures and goodbyes are understood here, the rest by comm_host.c. */
+static bool place (struct host *host, int node, struct peer *peer)
+{
+    switch (peer->in.type) {
+    case FRAME_FAIL:
+    case FRAME_LEAVE:
+    case FRAME_CALL:
+        peer->to = peer->text;
+        return peer->in.len < sizeof (peer->text);
+    default:
+        return host_place (host, node, &peer->in, &peer->to);
+    }
+}
+
+static bool arrived (struct host *host, int node, struct peer *peer)
+{
+    switch (peer->in.type) {
+    case FRAME_FAIL:
+        peer->text[peer->in.len] = '\0';
+        peer->told = true; /* it knows */
+        seg_fail (&host->seg, peer->in.a, (train_status_t)peer->in.hop,
+                  peer->text);
+        return true;
+    case FRAME_LEAVE:
+        peer->left = true;
+        peer->left_seq = peer->in.a;
+        return true;
+    default:
+        return host_arrived (host, node, &peer->in, peer->to);
+    }
+}
+
+/* One read into head or data. 1 progress, 0 nothing now, -1 wrong frame. */
+static int receive_once (struct host *host, int node, struct peer *peer)
+{
+    size_t head = sizeof (peer->in), want;
+    ssize_t n;
+    char *at;
+
+    if (peer->got >= head && !peer->to) {
+        if (!place (host, node, peer))
+            return -1;
+        if (!peer->to)
+            return 0;
+    }
+    want =
+        peer->got < head ? head - peer->got : head + peer->in.len - peer->got;
+    at = peer->got < head ? (char *)&peer->in + peer->got
+                          : peer->to + (peer->got - head);
+    n = want ? recv (peer->fd, at, want, 0) : 0;
+    if (want && n <= 0) {
+        if (n == 0 || (errno != EAGAIN && errno != EINTR))
+            lose (peer);
+        return 0;
+    }
+    peer->got += (size_t)n;
+    if (peer->got < head || peer->got < head + peer->in.len || !peer->to)
+        return 1;
+    if (!arrived (host, node, peer))
+        return -1;
+    peer->got = 0;
+    peer->to = NULL;
+    return 1;
+}
+
+static bool receive_some (struct host *host, int node)
+{
+    struct peer *peer = &host->peers[node];
+    bool moved = false;
+    int rc = 1;
+
+    for (int i = 0; peer->fd >= 0 && rc > 0 && i < MAX_READS; i++) {
+        rc = receive_once (host, node, peer);
+        moved |= rc > 0;
+    }
+    if (rc < 0) {
+        train_error_t err;
+
+        err_set (&err, TRAIN_EFORMAT,
+                 "group '%s': rank %d sent something that is not understood",
+                 host->name, host->leader_of[node]);
+        seg_fail (&host->seg, host->run.call.seq, err.code, err.text);
+        lose (peer);
+    }
+    return moved;
+}
+
+bool net_move (struct host *host)
+{
+    bool moved = false;
+
+    for (int n = 0; n < host->nodes; n++) {
+        if (host->peers[n].fd < 0)
+            continue;
+        moved |= send_some (host, &host->peers[n]);
+        moved |= receive_some (host, n);
+    }
+    return moved;
+}
+
+bool net_idle (const struct host *host)
+{
+    for (int n = 0; n < host->nodes; n++) {
+        if (host->peers[n].head != host->peers[n].tail)
+            return false;
+    }
+    return true;
+}
+
+uint64_t net_results_sent (const struct host *host, uint64_t queued)
+{
+    for (int n = 0; n < host->nodes; n++) {
+        const struct peer *peer = &host->peers[n];
+
+        for (unsigned i = peer->head; i != peer->tail; i++) {
+            const struct out_frame *f = &peer->queue[i % host->queue_max];
+
+            if (f->head.type == FRAME_RES && f->head.a < queued)
+                queued = f->head.a;
+        }
+    }
+    return queued;
+}
+
+/* A frame without a place is not read, so its connection must not wake us. */
+static short events_of (const struct peer *peer)
+{
+    bool stuck = peer->got >= sizeof (peer->in) && !peer->to;
+
+    return (short)((stuck ? 0 : POLLIN)
+                   | (peer->head != peer->tail ? POLLOUT : 0));
+}
+
+void net_wait (struct host *host, uint32_t event)
+{
+    struct seg_head *head = host->seg.head;
+    char drain[64];
+
+    for (int n = 0; n < host->nodes; n++)
+        host->polls[n] =
+            (struct pollfd){host->peers[n].fd, events_of (&host->peers[n]), 0};
+    host->polls[host->nodes] = (struct pollfd){host->seg.bell, POLLIN, 0};
+    atomic_store (&head->leader_polls, 1);
+    if (atomic_load (&head->event) == event)
+        poll (host->polls, (nfds_t)host->nodes + 1, HOST_SLICE_MS);
+    atomic_store (&head->leader_polls, 0);
+    while (read (host->seg.bell, drain, sizeof (drain))
+           == (ssize_t)sizeof (drain))
+        ;
+}
+
+/* Send what is queued, for a short while: the group ends anyway. */
+static void flush (struct host *host)
+{
+    int64_t until_ms = clock_ms () + FAIL_MS;
+
+    while (clock_left (until_ms, 1) > 0) {
+        bool waits = false;
+
+        for (int n = 0; n < host->nodes; n++) {
+            struct peer *peer = &host->peers[n];
+
+            send_some (host, peer);
+            waits |= peer->fd >= 0 && peer->head != peer->tail;
+            host->polls[n] = (struct pollfd){
+                peer->head != peer->tail ? peer->fd : -1, POLLOUT, 0};
+        }
+        if (!waits)
+            return;
+        poll (host->polls, (nfds_t)host->nodes, clock_left (until_ms, 100));
+    }
+}
+
+/* Data that waits behind a failure helps nobody: keep the frame that is half
+ * out, drop the rest. */
+static void drop_queue (const struct host *host, struct peer *peer)
+{
+    const struct out_frame *f = &peer->queue[peer->head % host->queue_max];
+
+    if (peer->head != peer->tail && f->head.type != FRAME_CALL)
+        peer->tail = peer->head + (peer->sent > 0);
+}
+
+void net_tell_failure (struct host *host)
+{
+    const struct seg_head *head = host->seg.head;
+    struct frame f = {.type = FRAME_FAIL,
+                      .len = (uint32_t)strlen (head->text),
+                      .hop = (uint32_t)head->code,
+                      .a = head->failed_seq};
+    bool any = false;
+
+    for (int n = 0; n < host->nodes; n++) {
+        struct peer *peer = &host->peers[n];
+
+        if (peer->fd < 0 || peer->told)
+            continue;
+        peer->told = true;
+        drop_queue (host, peer);
+        net_put (peer, host, f, head->text);
+        any = true;
+    }
+    if (any)
+        flush (host);
+}
+
+void net_fini (struct host *host, uint64_t done_seq)
+{
+    struct frame f = {.type = FRAME_LEAVE, .a = done_seq};
+
+    if (!host->peers)
+        return;
+    if (host->seg.head
+        && seg_failure (&host->seg, UINT64_MAX, NULL) != TRAIN_OK)
+        net_tell_failure (host);
+    for (int n = 0; n < host->nodes && host->seg.head; n++)
+        net_put (&host->peers[n], host, f, NULL);
+    if (host->polls && host->seg.head)
+        flush (host);
+    for (int n = 0; n < host->nodes; n++) {
+        sock_close (&host->peers[n].fd);
+        free (host->peers[n].queue);
+    }
+    free (host->peers);
+    free (host->polls);
+}

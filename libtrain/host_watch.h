@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * host_watch.h - find out who is gone, late or of another opinion. Inside
+ * libtrain only. */
+#ifndef TRAIN_HOST_WATCH_H
+#define TRAIN_HOST_WATCH_H
+
+#include "host.h"
+
+enum watch_phase {
+    WATCH_CALLS, /* waiting for all calls */
+    WATCH_DATA,  /* waiting for chunks */
+};
+
+/* watch_is_sound - may a rank that waits go on waiting? Looks at most once a
+ * slice, except for connections that have ended. False: the failure of the node
+ * has been recorded. */
+bool watch_is_sound (struct host *host, enum watch_phase phase);
+
+/* watch_mismatch - record that the calls differ; returns the failure.
+ *   calls   (size) all with this call's number */
+train_status_t watch_mismatch (struct host *host, const struct seg_call *calls,
+                               train_error_t *err);
+
+#endif
