@@ -167,18 +167,32 @@ int cluster_head_addr (uint32_t job_id, uint32_t step_id, char *buf,
     return rc;
 }
 
+static bool says_gpu (const char *tres)
+{
+    return tres && strstr (tres, "gpu");
+}
+
+/* What was allocated shows only where the site counts it, so what was asked
+ * for counts too. */
+static bool job_has_gpus (const slurm_job_info_t *job)
+{
+    for (uint32_t i = 0; i < job->gres_detail_cnt; i++)
+        if (says_gpu (job->gres_detail_str[i]))
+            return true;
+    return says_gpu (job->tres_alloc_str) || says_gpu (job->tres_per_job)
+           || says_gpu (job->tres_per_node) || says_gpu (job->tres_per_socket)
+           || says_gpu (job->tres_per_task);
+}
+
 bool cluster_job_has_gpus (uint32_t job_id)
 {
     job_info_msg_t *msg = NULL;
     bool found = false;
 
-    if (slurm_load_job (&msg, job_id, SHOW_ALL) != 0)
+    if (slurm_load_job (&msg, job_id, SHOW_ALL | SHOW_DETAIL) != 0)
         return false;
-    for (uint32_t i = 0; i < msg->record_count; i++) {
-        const char *tres = msg->job_array[i].tres_alloc_str;
-
-        found = found || (tres && strstr (tres, "gres/gpu"));
-    }
+    for (uint32_t i = 0; i < msg->record_count; i++)
+        found = found || job_has_gpus (&msg->job_array[i]);
     slurm_free_job_info_msg (msg);
     return found;
 }

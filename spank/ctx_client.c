@@ -94,6 +94,10 @@ static void drop_outer_options (void)
 {
     if (!getenv ("SLURM_JOB_ID"))
         return;
+    /* Slurm's word for what --rv-gpu got. Nested in a job without GPUs it
+     * would fail each step there. */
+    if (getenv (WISH_OPTION_ENV "rv_gpu"))
+        unsetenv ("SLURM_GPUS");
     unsetenv (WISH_OPTION_ENV "rv_gpu");
     unsetenv (WISH_OPTION_ENV "rv_nccl_timeout");
 }
@@ -212,7 +216,9 @@ int client_init (spank_t sp, int argc, char **argv)
     }
     read_command_line ();
     read_script ();
-    ours = wish.gpu_asked || wish.timeout_asked || getenv ("RV_REQUEST_DIR");
+    /* A step that one of our ranks starts is ours, as its job is. */
+    ours = wish.gpu_asked || wish.timeout_asked || getenv ("RV_REQUEST_DIR")
+           || getenv ("RV_STEP");
     if (wish.timeout_asked)
         check_timeout (wish.timeout);
     if (wish.gpu_asked)

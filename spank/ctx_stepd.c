@@ -100,7 +100,9 @@ static bool is_ours (struct task *t)
         || spank_get_item (t->sp, S_JOB_STEPID, &step) != ESPANK_SUCCESS
         || step > SLURM_MAX_NORMAL_STEP_ID)
         return false;
-    if (asked || task_get (t, "RV_REQUEST_DIR"))
+    /* RV_STEP here is that of the rank that started this step: its variables
+     * would be wrong for every task of this one. */
+    if (asked || task_get (t, "RV_REQUEST_DIR") || task_get (t, "RV_STEP"))
         return true;
     gpus = task_get (t, "SLURM_STEP_GPUS");
     return args.env == ARGS_ENV_GPU && gpus && gpus[0];

@@ -89,9 +89,11 @@ static const struct vector vectors[] = {
 
 static int words (char *line, char *argv[32])
 {
+    char *rest = NULL;
     int argc = 0;
 
-    for (char *w = strtok (line, " "); w; w = strtok (NULL, " "))
+    for (char *w = strtok_r (line, " ", &rest); w;
+         w = strtok_r (NULL, " ", &rest))
         argv[argc++] = w;
     return argc;
 }

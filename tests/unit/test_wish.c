@@ -158,11 +158,12 @@ static const struct vector vectors[] = {
 static void note_words (struct wish *w, const char *line)
 {
     static char buf[256]; /* the wish borrows from it */
-    char *argv[32] = {"x"};
+    char *argv[32] = {"x"}, *rest = NULL;
     int argc = 1;
 
     snprintf (buf, sizeof (buf), "%s", line);
-    for (char *p = strtok (buf, " "); p; p = strtok (NULL, " "))
+    for (char *p = strtok_r (buf, " ", &rest); p;
+         p = strtok_r (NULL, " ", &rest))
         argv[argc++] = p;
     cli_scan (w->client, argc, argv, wish_seen, w);
 }
