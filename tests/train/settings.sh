@@ -30,6 +30,18 @@ ok "--help" bash -c '"$0" --help | grep -q "^Usage: rv-train"' "$train"
 ok "--version" bash -c '"$0" --version | grep -Eq "^rv-train [0-9.]+ \(slurm "' "$train"
 ok "--check is quiet about good settings" \
     test "$("$train" --check "$s")" = "$s: good"
+# The manual names every key that the program knows.
+undocumented ()
+{
+    local key
+    sed -nE 's/^ *[{]"[a-z]+", "([a-z0-9_]+)", CONF_.*/\1/p' \
+        "$top_srcdir/libtrain/rv-train/settings.c" >"$tmp/keys"
+    [ "$(wc -l <"$tmp/keys")" -gt 40 ] || echo "no keys found"
+    while read -r key; do
+        grep -Eq "^\.B.*\b$key\b" "$top_srcdir/libtrain/rv-train/rv-train.1" || echo "$key"
+    done <"$tmp/keys"
+}
+ok "rv-train(1) has every key" test -z "$(undocumented)"
 ok "an unknown option" refused 2 "cannot understand '--quick'" --quick
 ok "a word without . or /" refused 2 "'grpo'.*no commands" grpo
 ok "a missing file" refused 3 "$tmp/none.ini: No such file" "$tmp/none.ini"
