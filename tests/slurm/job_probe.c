@@ -2,7 +2,8 @@
  * job_probe.c - a small program of librvjob, run by the suites on a cluster
  *
  * usage: job_probe facts | values | late RANK SLEEP_MS FENCE_MS | leave RANK |
- *        address | abort RANK CODE | port RANK */
+ *        address | abort RANK CODE | port
+ *        job_probe squat PORT FILE | master | argv [ARG...]    without librvjob */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -154,12 +155,96 @@ static void port (void)
     printf ("port ok\n");
 }
 
+static int listen_on (uint16_t number)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons (number)};
+    int fd = socket (AF_INET, SOCK_STREAM, 0), on = 1;
+
+    setsockopt (fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof (on));
+    if (bind (fd, (struct sockaddr *)&a, sizeof (a)) || listen (fd, 64)) {
+        perror ("listen");
+        exit (3);
+    }
+    return fd;
+}
+
+/* Sit on a port, take connections and never say a word. [path] appears when
+ * it listens. */
+static void squat (const char *number, const char *path)
+{
+    int fd = listen_on ((uint16_t)strtoul (number, NULL, 10));
+    FILE *f = fopen (path, "w");
+
+    if (!f || fclose (f))
+        exit (3);
+    for (;;)
+        if (accept (fd, NULL, NULL) < 0)
+            exit (3);
+}
+
+/* What a trainer does with MASTER_ADDR and MASTER_PORT: rank 0 listens, the
+ * others connect and say their rank. */
+static void master (void)
+{
+    unsigned rank = (unsigned)strtoul (getenv ("RANK"), NULL, 10),
+             size = (unsigned)strtoul (getenv ("WORLD_SIZE"), NULL, 10);
+    uint16_t number = (uint16_t)strtoul (getenv ("MASTER_PORT"), NULL, 10);
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons (number)};
+    uint32_t sum = 0, said;
+    int fd;
+
+    if (rank == 0) {
+        int listener = listen_on (number);
+
+        for (unsigned i = 1; i < size; i++) {
+            fd = accept (listener, NULL, NULL);
+            if (read (fd, &said, sizeof (said)) != sizeof (said))
+                exit (4);
+            sum += said;
+            close (fd);
+        }
+        printf ("met %u\n", sum);
+        return;
+    }
+    inet_pton (AF_INET, getenv ("MASTER_ADDR"), &a.sin_addr);
+    for (int i = 0; i < 1000; i++, pause_ms (20)) {
+        fd = socket (AF_INET, SOCK_STREAM, 0);
+        if (!connect (fd, (struct sockaddr *)&a, sizeof (a))) {
+            said = rank;
+            if (write (fd, &said, sizeof (said)) != sizeof (said))
+                exit (5);
+            close (fd);
+            return;
+        }
+        close (fd);
+    }
+    exit (6);
+}
+
+/* Every argument as hexadecimal digits, one a line. */
+static void show_argv (int argc, char **argv)
+{
+    for (int i = 0; i < argc; i++) {
+        printf ("[");
+        for (const char *c = argv[i]; *c; c++)
+            printf ("%02x", (unsigned char)*c);
+        printf ("]");
+    }
+    printf ("\n");
+}
+
 int main (int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
     unsigned rank = argc > 2 ? (unsigned)strtoul (argv[2], NULL, 10) : 0;
 
     setvbuf (stdout, NULL, _IOLBF, 0);
+    if (!strcmp (what, "squat") && argc == 4)
+        squat (argv[2], argv[3]);
+    if (!strcmp (what, "master"))
+        return master (), 0;
+    if (!strcmp (what, "argv"))
+        return show_argv (argc - 2, argv + 2), 0;
     TRY (rv_job_init (NULL, &job, &err));
     if (!strcmp (what, "facts"))
         facts ();
