@@ -74,27 +74,52 @@ static bool is_partition (const partition_info_t *part, const char *name)
            && strncmp (part->name, name, len) == 0;
 }
 
-static uint32_t default_cpus (const char *job_defaults)
+static uint32_t partition_cpus (const char *job_defaults)
 {
     static const char key[] = "DefCpuPerGPU=";
     const char *p = job_defaults ? strstr (job_defaults, key) : NULL;
     unsigned long n = p ? strtoul (p + sizeof (key) - 1, NULL, 10) : 0;
 
-    return n > 0 && n < UINT16_MAX ? (uint32_t)n : 1;
+    return n < UINT16_MAX ? (uint32_t)n : 0;
+}
+
+/* site_cpus - DefCpuPerGPU of slurm.conf, 0 without it. */
+static uint32_t site_cpus (void)
+{
+    slurm_conf_t *conf = NULL;
+    uint32_t n = 0;
+
+    if (slurm_load_ctl_conf ((time_t)0, &conf) != 0)
+        return 0;
+    if (conf->job_defaults_list) {
+        /* The iterator's type has another name in each release. */
+        __typeof__ (slurm_list_iterator_create (NULL)) it =
+            slurm_list_iterator_create (conf->job_defaults_list);
+        const job_defaults_t *d;
+
+        while ((d = slurm_list_next (it)))
+            if (d->type == JOB_DEF_CPU_PER_GPU && d->value < UINT16_MAX)
+                n = (uint32_t)d->value;
+        slurm_list_iterator_destroy (it);
+    }
+    slurm_free_ctl_conf (conf);
+    return n;
 }
 
 uint32_t cluster_cpus_per_gpu (const char *partition)
 {
     partition_info_msg_t *msg = NULL;
-    uint32_t n = 1;
+    uint32_t n = 0;
 
-    if (slurm_load_partitions ((time_t)0, &msg, SHOW_ALL) != 0)
-        return n;
-    for (uint32_t i = 0; i < msg->record_count; i++)
-        if (is_partition (&msg->partition_array[i], partition))
-            n = default_cpus (msg->partition_array[i].job_defaults_str);
-    slurm_free_partition_info_msg (msg);
-    return n;
+    if (slurm_load_partitions ((time_t)0, &msg, SHOW_ALL) == 0) {
+        for (uint32_t i = 0; i < msg->record_count; i++)
+            if (is_partition (&msg->partition_array[i], partition))
+                n = partition_cpus (msg->partition_array[i].job_defaults_str);
+        slurm_free_partition_info_msg (msg);
+    }
+    if (n == 0)
+        n = site_cpus ();
+    return n ? n : 1;
 }
 
 bool cluster_mpi_is_pmix (void)

@@ -24,7 +24,8 @@ struct cluster_offers {
 int cluster_offers_load (struct cluster_offers *ret);
 void cluster_offers_fini (struct cluster_offers *offers);
 
-/* cluster_cpus_per_gpu - DefCpuPerGPU of a partition, else 1.
+/* cluster_cpus_per_gpu - DefCpuPerGPU of a partition, else of the site, else
+ * 1, which is what Slurm gives a task.
  *   partition   name, or a list whose first one counts; NULL = the default */
 uint32_t cluster_cpus_per_gpu (const char *partition);
 

@@ -41,6 +41,7 @@ static bool from_script; /* --rv-gpu came from one that was not */
 static char *told;       /* what the callback of --rv-gpu brought last */
 static int components;   /* of a heterogeneous job, seen so far */
 static bool ours;        /* our options or rv's own job: srun's step counts */
+static bool off;         /* --rv-env=off */
 
 __attribute__ ((format (printf, 1, 2), noreturn)) static void refuse (
     const char *fmt, ...)
@@ -98,6 +99,7 @@ static void drop_outer_options (void)
      * would fail each step there. */
     if (getenv (WISH_OPTION_ENV "rv_gpu"))
         unsetenv ("SLURM_GPUS");
+    unsetenv (WISH_OPTION_ENV "rv_env");
     unsetenv (WISH_OPTION_ENV "rv_gpu");
     unsetenv (WISH_OPTION_ENV "rv_nccl_timeout");
 }
@@ -172,6 +174,14 @@ static void allocate (void)
         envedit_set (&edit, vars[i].name, vars[i].value);
 }
 
+static void check_env (const char *text, bool *ret_on)
+{
+    struct rv_error err = {0};
+
+    if (wish_parse_env (text, ret_on, &err))
+        refuse ("cannot set --rv-env to '%s': %s", text ? text : "", err.text);
+}
+
 static void check_timeout (const char *text)
 {
     struct rv_error err = {0};
@@ -203,6 +213,7 @@ int client_init (spank_t sp, int argc, char **argv)
 {
     struct rv_error err = {0};
     int client = which_client ();
+    bool on;
 
     if (args_parse (argc, argv, &args, &err))
         refuse ("cannot read plugstack.conf: %s", err.text);
@@ -221,6 +232,11 @@ int client_init (spank_t sp, int argc, char **argv)
            || getenv ("RV_STEP");
     if (wish.timeout_asked)
         check_timeout (wish.timeout);
+    if (wish.env_asked) {
+        check_env (wish.env, &on);
+        ours = on;
+        off = !on;
+    }
     if (wish.gpu_asked)
         allocate ();
     kill_on_bad_exit ();
@@ -264,7 +280,12 @@ static void gpu_option (const char *value)
 
 int client_option (enum option option, const char *value)
 {
+    bool on;
+
     switch (option) {
+    case OPTION_ENV:
+        check_env (value, &on);
+        break;
     case OPTION_GPU:
         gpu_option (value ? value : "");
         break;
@@ -314,6 +335,8 @@ int client_user_init (spank_t sp)
 
     if (spank_get_item (sp, S_JOB_ID, &job_id) != ESPANK_SUCCESS
         || spank_get_item (sp, S_JOB_STEPID, &step_id) != ESPANK_SUCCESS)
+        return 0;
+    if (off)
         return 0;
     if (ours || (args.env == ARGS_ENV_GPU && cluster_job_has_gpus (job_id)))
         set_head_addr (job_id, step_id);

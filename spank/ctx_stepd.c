@@ -27,6 +27,7 @@ static struct plugin_args args;
 static uint32_t node_cpus;    /* before Slurm bound anything */
 static bool disabled;         /* by a bad plugstack word */
 static bool asked;            /* some --rv option came with the step */
+static bool off;              /* --rv-env=off */
 static char timeout_text[64]; /* "" = not asked */
 
 int stepd_init (spank_t sp, int argc, char **argv)
@@ -46,6 +47,8 @@ int stepd_init (spank_t sp, int argc, char **argv)
 int stepd_option (enum option option, const char *value)
 {
     asked = true;
+    if (option == OPTION_ENV)
+        off = value && strcmp (value, "off") == 0;
     if (option == OPTION_NCCL_TIMEOUT)
         snprintf (timeout_text, sizeof (timeout_text), "%s",
                   value && value[0] ? value : "?");
@@ -96,7 +99,7 @@ static bool is_ours (struct task *t)
     const char *gpus;
     uint32_t step;
 
-    if (disabled
+    if (disabled || off
         || spank_get_item (t->sp, S_JOB_STEPID, &step) != ESPANK_SUCCESS
         || step > SLURM_MAX_NORMAL_STEP_ID)
         return false;

@@ -121,7 +121,9 @@ void wish_init (struct wish *w, enum cli_client client, wish_get_f get)
     if (client == CLI_SRUN || !get ("SLURM_JOB_ID")) {
         w->gpu = get (WISH_OPTION_ENV "rv_gpu");
         w->timeout = get (WISH_OPTION_ENV "rv_nccl_timeout");
+        w->env = get (WISH_OPTION_ENV "rv_env");
         w->gpu_asked = w->gpu != NULL;
+        w->env_asked = w->env != NULL;
         w->timeout_asked = w->timeout != NULL;
     }
     snprintf (clusters, sizeof (clusters), "%sCLUSTERS", prefix (client));
@@ -164,6 +166,8 @@ void wish_seen (void *wish, const char *name, const char *value)
         w->gpu_asked = true, w->gpu = value;
     else if (strcmp (name, "rv-nccl-timeout") == 0)
         w->timeout_asked = true, w->timeout = value;
+    else if (strcmp (name, "rv-env") == 0)
+        w->env_asked = true, w->env = value;
     else if (strcmp (name, "cpus-per-gpu") == 0)
         w->cpus_per_gpu = value;
     else if (strcmp (name, "partition") == 0)
@@ -187,6 +191,14 @@ void wish_seen (void *wish, const char *name, const char *value)
         w->wrap = true;
     else if (strcmp (name, "jobid") == 0)
         w->inside = true;
+}
+
+int wish_parse_env (const char *text, bool *ret_on, struct rv_error *err)
+{
+    if (!text || (strcmp (text, "on") != 0 && strcmp (text, "off") != 0))
+        return error_set (err, RV_EINVAL, "it is on or off");
+    *ret_on = strcmp (text, "on") == 0;
+    return RV_OK;
 }
 
 int wish_check (const struct wish *w, struct rv_error *err)

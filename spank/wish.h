@@ -21,7 +21,8 @@ struct wish {
     enum cli_client client;
     const char *gpu;     /* text of --rv-gpu, NULL = without a value */
     const char *timeout; /* text of --rv-nccl-timeout, likewise */
-    bool gpu_asked, timeout_asked;
+    const char *env;     /* text of --rv-env, likewise */
+    bool gpu_asked, timeout_asked, env_asked;
     bool wrap;                /* sbatch --wrap: there is no script */
     bool script_gpu_asked;    /* by a #SBATCH line */
     char script_gpu[128];     /* its value; cut, and so malformed, if longer */
@@ -86,6 +87,9 @@ size_t wish_vars (const struct wish *w, const struct gpu_request *req,
 /* wish_check - can the request go with what else was asked?
  * RV_EINVAL names the option or variable that asks for GPUs too. */
 int wish_check (const struct wish *w, struct rv_error *err);
+
+/* wish_parse_env - "on" or "off"; RV_EINVAL otherwise. NULL is neither. */
+int wish_parse_env (const char *text, bool *ret_on, struct rv_error *err);
 
 /* wish_gpus_name - "SLURM_GPUS", "SBATCH_GPUS", "SALLOC_GPUS". */
 const char *wish_gpus_name (enum cli_client client);

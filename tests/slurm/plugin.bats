@@ -320,6 +320,21 @@ $r WORLD_SIZE=4
     [ -z "$output" ]
 }
 
+@test "--rv-env=on and off" {
+    as '0/2 0/2 00 n1 []
+1/2 1/2 00 n1 []' srun -n2 -w n1 --rv-env=on "$RANKS"
+    run_srun --rv-gpu=2 --rv-nccl-timeout=5m --rv-env=off "$OURS"
+    [ "$status" = 0 ]
+    [ -z "$output" ]
+    refused "rv: cannot set --rv-env to 'yes': it is on or off" \
+        srun --rv-env=yes true
+    # off for the job, on for a step
+    try batch -n2 --rv-env=off --wrap \
+        "srun -n1 '$OURS' | grep -v SPANK; srun -n2 --rv-env=on '$RANKS'"
+    [ "$(sort -n <<<"$output")" = '0/2 0/2 00 n1 []
+1/2 1/2 00 n1 []' ]
+}
+
 @test "the user's own rank stays, an outer step's does not" {
     run_cmd env RANK=7 MASTER_ADDR=10.1.2.3 srun --rv-gpu=1 \
         sh -c 'echo $RANK $MASTER_ADDR'

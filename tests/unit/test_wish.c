@@ -261,6 +261,30 @@ static void other_facts (void **state)
     assert_true (w.elsewhere && w.kill);
 }
 
+static void env_is_on_or_off (void **state)
+{
+    static const char *const bad[] = {NULL, "", "ON", "yes", "on ", "offf"};
+    struct rv_error err = {0};
+    struct wish w;
+    bool on = true;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof (bad) / sizeof (bad[0]); i++) {
+        assert_int_equal (wish_parse_env (bad[i], &on, &err), RV_EINVAL);
+        assert_true (on);
+    }
+    assert_int_equal (wish_parse_env ("off", &on, NULL), RV_OK);
+    assert_false (on);
+    assert_int_equal (wish_parse_env ("on", &on, NULL), RV_OK);
+    assert_true (on);
+    fake_env = NULL;
+    wish_init (&w, CLI_SRUN, get);
+    assert_false (w.env_asked);
+    note_words (&w, "--rv-e off");
+    assert_true (w.env_asked);
+    assert_string_equal (w.env, "off");
+}
+
 static void script_lines (void **state)
 {
     char value[] = "a100:2", longer[200];
@@ -353,6 +377,7 @@ int main (void)
         cmocka_unit_test (becomes),
         cmocka_unit_test (options_of_the_environment),
         cmocka_unit_test (other_facts),
+        cmocka_unit_test (env_is_on_or_off),
         cmocka_unit_test (script_lines),
         cmocka_unit_test (no_slices_for_gpus),
     };
