@@ -46,7 +46,7 @@ sources ()
 {
     [ -e "$src/config.status" ] || return 0
     rm -rf "$build/src" && mkdir -p "$build/src" || return 1
-    tar -C "$src" -cf - --exclude=./build --exclude=./.git --exclude='*.o' --exclude='*.lo' --exclude='*.la' \
+    tar -C "$src" -cf - --exclude=./build --exclude=./fuzz --exclude=./.git --exclude='*.o' --exclude='*.lo' --exclude='*.la' \
         --exclude=.libs --exclude=.deps --exclude=./config.status --exclude=./config.h --exclude=./stamp-h1 --exclude=./Makefile . \
         | tar -C "$build/src" -xf - || return 1
     src=$build/src
