@@ -88,3 +88,55 @@ near ()
         awk -v most="$3" -v n="$4" '{ d = $1 - $2; if (d > most || d < -most) bad = 1 }
             END { exit bad || NR != n }'
 }
+
+# free_port - a TCP port that nothing listens on now.
+free_port ()
+{
+    local port
+    while :; do
+        port=$((20000 + RANDOM % 12000))
+        grep -qi ":$(printf %04X $port) " /proc/net/tcp /proc/net/tcp6 2>/dev/null || break
+    done
+    echo $port
+}
+
+# start_ranks N NODES ARG... - N processes, as someone without Slurm starts
+# them; their output in $tmp/out.RANK, their ids in pids.
+start_ranks ()
+{
+    local n=$1 per=$(($1 / $2)) port rank
+    shift 2
+    port=$(free_port)
+    pids=()
+    for ((rank = 0; rank < n; rank++)); do
+        RANK=$rank WORLD_SIZE=$n LOCAL_RANK=$((rank % per)) LOCAL_WORLD_SIZE=$per \
+            NODE_RANK=$((rank / per)) MASTER_ADDR=127.0.0.1 MASTER_PORT=$port \
+            RV_NCCL_TIMEOUT=60 "$train" "$@" >"$tmp/out.$rank" 2>&1 &
+        pids+=($!)
+        started+=($!)
+    done
+}
+
+# wait_ranks - their exit statuses, "0 0 0 0", in statuses.
+wait_ranks ()
+{
+    local pid
+    statuses=
+    for pid in "${pids[@]}"; do
+        wait "$pid"
+        statuses+=" $?"
+    done
+    statuses=${statuses# }
+    cat "$tmp"/out.[0-9]* >"$tmp/out"
+}
+
+# ranks STATUSES N NODES ARG... - do N ranks end with these statuses?
+ranks ()
+{
+    local want=$1
+    shift
+    rm -f "$tmp"/out.*
+    start_ranks "$@"
+    wait_ranks
+    [ "$statuses" = "$want" ] || { echo "statuses $statuses" >>"$tmp/out"; return 1; }
+}
