@@ -45,11 +45,13 @@ one_rv() {
     echo $(($(ms) - t0))
 }
 
-# The next job of either kind begins on an idle node.
+# The next job of either kind begins on an idle node, and at no fixed phase of
+# slurmctld's loop, which wakes once a second.
 idle() {
     until [ -z "$(squeue -h)" ] && [ "$(sinfo -h -o %t)" = idle ]; do
         sleep 0.05
     done
+    sleep "$(printf '0.%03d' $((RANDOM % 1000)))"
 }
 
 median() {
