@@ -25,6 +25,7 @@ struct run {
     struct settings settings;
     struct command command;
     struct strategy_cluster cluster;
+    struct strategy_rule *rules; /* of rv.conf, one a [gpu TYPE] */
     struct strategy_plan plan;
     struct request_new from;
     struct request req;
@@ -39,6 +40,7 @@ static void run_fini (struct run *run)
     request_fini (&run->req);
     submit_argv_free (run->argv);
     free (run->rv_exec);
+    free (run->rules);
 }
 
 static int fail (const struct run *run, int status, const struct rv_error *err)
@@ -47,14 +49,53 @@ static int fail (const struct run *run, int status, const struct rv_error *err)
                      err->text);
 }
 
+/* What Slurm calls the type of a section: "gpu:a100" or the section's head. */
+static const char *rule_type (const struct site_gpu *gpu)
+{
+    if (!gpu->gres || strncmp (gpu->gres, "gpu", 3))
+        return gpu->type;
+    return gpu->gres[3] == ':' ? gpu->gres + 4 : "";
+}
+
+static int make_rules (struct run *run, struct rv_error *err)
+{
+    const struct site_conf *conf = &run->settings.conf;
+
+    run->rules = calloc (conf->n_gpu + 1, sizeof (*run->rules));
+    if (!run->rules)
+        return error_set (err, RV_ENOMEM, "out of memory");
+    for (size_t i = 0; i < conf->n_gpu; i++) {
+        const struct site_gpu *gpu = &conf->gpu[i];
+        struct strategy_rule *rule = &run->rules[i];
+
+        rule->type = rule_type (gpu);
+        rule->partition = gpu->partition;
+        rule->constraint = gpu->constraint;
+        if (gpu->max_per_job > 0)
+            rule->max_per_job = (uint32_t)gpu->max_per_job;
+        if (gpu->cpus_per_gpu > 0)
+            rule->cpus_per_gpu = (uint32_t)gpu->cpus_per_gpu;
+        if (gpu->mem_per_gpu_bytes > 0)
+            rule->mem_per_gpu_mb = (uint64_t)gpu->mem_per_gpu_bytes / 1048576;
+    }
+    run->cluster.rule = run->rules;
+    run->cluster.n_rules = conf->n_gpu;
+    return RV_OK;
+}
+
 static void fill_request (const struct run *run, struct strategy_request *req)
 {
     const struct run_opts *o = &run->opts;
     const struct settings *s = &run->settings;
     const struct command *c = &run->command;
+    const struct site_gpu *gpu;
 
     req->gpus = o->gpus_given ? o->gpus : s->gpus;
     req->type = o->type ? o->type : s->conf.type;
+    /* An alias of rv.conf stands for the type that Slurm knows. */
+    gpu = req->type ? site_conf_gpu (&s->conf, req->type) : NULL;
+    if (gpu)
+        req->type = rule_type (gpu);
     req->partition = o->partition ? o->partition : s->conf.partition;
     req->time_fixed = o->time_given;
     req->time_s = o->time_given ? o->time_s : s->time_s;
@@ -98,6 +139,8 @@ static int make_plan (struct run *run)
         return cmd_fail (run->ctx, cmd_job_status (status),
                          cmd_job_hint (status), "cannot %s: %s", run->what,
                          err.text);
+    if (make_rules (run, &err) != RV_OK)
+        return fail (run, CMD_FAILED, &err);
     fill_request (run, &req);
     if (strategy_choose (&run->cluster, &req, &run->plan, &err) != RV_OK)
         return fail (run, CMD_UNMET, &err);

@@ -81,6 +81,8 @@ char **submit_argv (const struct strategy_plan *plan, const struct request *req,
         add (&w, "--mem=%lluM", (unsigned long long)plan->mem_mb);
     add (&w, "--time=%s",
          duration_format_slurm (plan->time_s, time, sizeof (time)));
+    if (plan->constraint)
+        add (&w, "--constraint=%s", plan->constraint);
     if (account)
         add (&w, "--account=%s", account);
     if (qos)

@@ -67,16 +67,44 @@ static uint32_t share_cpus (uint32_t cpus, uint32_t threads, uint32_t gpus,
     return share ? (uint32_t)share : 1;
 }
 
+static const struct strategy_rule no_rule = {.type = ""};
+
+const struct strategy_rule *strategy_rule_find (
+    const struct strategy_cluster *cluster, const char *type)
+{
+    for (size_t i = 0; i < cluster->n_rules; i++)
+        if (!strcasecmp (cluster->rule[i].type, type))
+            return &cluster->rule[i];
+    return &no_rule;
+}
+
 /* What the k GPUs of a task set get on one node. */
 struct share {
     uint32_t cpus_per_task;
     uint64_t mem_mb;
 };
 
+static uint32_t rule_cpus (const struct strategy_rule *rule, uint32_t cpus,
+                           uint32_t tasks, uint32_t k)
+{
+    uint64_t want = (uint64_t)rule->cpus_per_gpu * (k / tasks);
+
+    return want > cpus / tasks ? cpus / tasks : (uint32_t)want;
+}
+
+static uint64_t rule_memory (const struct strategy_rule *rule,
+                             const struct strategy_node *node, uint32_t k)
+{
+    uint64_t want = rule->mem_per_gpu_mb * k;
+
+    return node->mem_mb > 1 && want > node->mem_mb ? node->mem_mb : want;
+}
+
 /* Can this node give k GPUs of [type] to the request? */
 static bool node_fits (const struct strategy_node *node,
                        const struct strategy_partition *part,
-                       const struct strategy_request *req, const char *type,
+                       const struct strategy_request *req,
+                       const struct strategy_rule *rule, const char *type,
                        uint32_t k, struct share *ret)
 {
     uint32_t have = k ? strategy_node_gpus (node, type) : 0;
@@ -96,8 +124,12 @@ static bool node_fits (const struct strategy_node *node,
         return true;
     }
     ret->cpus_per_task = share_cpus (cpus, node->threads, k / tasks, have);
+    if (rule->cpus_per_gpu)
+        ret->cpus_per_task = rule_cpus (rule, cpus, tasks, k);
     if (node->mem_mb > 1)
         ret->mem_mb = node->mem_mb * k / have;
+    if (rule->mem_per_gpu_mb)
+        ret->mem_mb = rule_memory (rule, node, k);
     return true;
 }
 
@@ -151,6 +183,8 @@ static bool try_split (const struct strategy_cluster *cluster,
                        uint32_t nodes, uint32_t k, bool usable_only,
                        struct strategy_plan *plan)
 {
+    const struct strategy_rule *rule =
+        k ? strategy_rule_find (cluster, type) : &no_rule;
     struct share least = {UINT32_MAX, UINT64_MAX}, share;
     uint32_t fit = 0;
 
@@ -158,7 +192,7 @@ static bool try_split (const struct strategy_cluster *cluster,
         const struct strategy_node *node = &cluster->node[part->node[i]];
 
         if ((usable_only && !node->usable)
-            || !node_fits (node, part, req, type, k, &share))
+            || !node_fits (node, part, req, rule, type, k, &share))
             continue;
         fit++;
         if (share.cpus_per_task < least.cpus_per_task)
@@ -169,6 +203,7 @@ static bool try_split (const struct strategy_cluster *cluster,
     if (fit < nodes)
         return false;
     fill_plan (req, part, type, nodes, k, least, plan);
+    plan->constraint = rule->constraint;
     return true;
 }
 
@@ -177,6 +212,7 @@ static bool try_type (const struct strategy_cluster *cluster,
                       const struct strategy_request *req, const char *type,
                       bool usable_only, struct strategy_plan *plan)
 {
+    const struct strategy_rule *rule;
     size_t most = part->n_nodes;
 
     if (part->max_nodes && part->max_nodes < most)
@@ -188,6 +224,11 @@ static bool try_type (const struct strategy_cluster *cluster,
                && try_split (cluster, part, req, "", nodes, 0, usable_only,
                              plan);
     }
+    rule = strategy_rule_find (cluster, type);
+    if ((rule->max_per_job && req->gpus > rule->max_per_job)
+        || (rule->partition && (!req->partition || !req->partition[0])
+            && !list_has (rule->partition, part->name)))
+        return false;
     for (uint32_t nodes = 1; nodes <= most && nodes <= req->gpus; nodes++) {
         uint32_t k = req->gpus / nodes;
 

@@ -38,11 +38,23 @@ struct strategy_partition {
     size_t n_nodes;
 };
 
+/* What rv.conf says of one type ([gpu TYPE]). Texts are borrowed. */
+struct strategy_rule {
+    const char *type;        /* as Slurm knows it; "" = untyped GPUs */
+    const char *partition;   /* "a,b": only there; NULL = anywhere */
+    const char *constraint;  /* for sbatch -C; NULL = none */
+    uint32_t max_per_job;    /* GPUs; 0 = no limit */
+    uint32_t cpus_per_gpu;   /* 0 = the node's share */
+    uint64_t mem_per_gpu_mb; /* 0 = the node's share */
+};
+
 struct strategy_cluster {
     struct strategy_node *node;
     size_t n_nodes;
     struct strategy_partition *part;
     size_t n_parts;
+    const struct strategy_rule *rule; /* (n_rules) borrowed */
+    size_t n_rules;
 };
 
 struct strategy_request {
@@ -59,6 +71,7 @@ struct strategy_request {
 
 struct strategy_plan {
     const char *partition;    /* lives as long as the cluster */
+    const char *constraint;   /* likewise; NULL = none */
     char type[GRES_NAME_MAX]; /* as the cluster spells it; "" = untyped, or no
                                  GPU */
     uint32_t gpus, nodes, gpus_per_node;
@@ -71,8 +84,9 @@ struct strategy_plan {
 /* strategy_choose - the first partition and type that can serve the request,
  * on the fewest nodes that hold the GPUs evenly (any divisor of the count).
  *   ret   written on success
- * CPUs and memory are the GPUs' share of the smallest node that could serve,
- * never more than the node has; two tasks never share a core.
+ * CPUs and memory are the GPUs' share of the smallest node that could serve, or
+ * what a rule says, never more than the node has; two tasks never share a core.
+ * A partition that the request names goes before that of a rule.
  * RV_ENOTFOUND (no such type or partition) or RV_EINVAL (cannot be met), with
  * what would work. */
 int strategy_choose (const struct strategy_cluster *cluster,

@@ -166,6 +166,30 @@ static int check_type (const struct strategy_cluster *cluster,
                       list_types (&here, buf, sizeof (buf)));
 }
 
+/* Would it work without rv.conf's limits? */
+static int check_rules (const struct strategy_cluster *cluster,
+                        const struct strategy_request *req,
+                        struct rv_error *err)
+{
+    struct strategy_cluster free = *cluster;
+    const struct strategy_rule *rule;
+    struct strategy_plan plan;
+
+    free.n_rules = 0;
+    if (!cluster->n_rules || !strategy_try (&free, req, false, &plan))
+        return RV_OK;
+    rule = strategy_rule_find (cluster, plan.type);
+    if (rule->max_per_job && req->gpus > rule->max_per_job)
+        return error_set (err, RV_EINVAL,
+                          "rv.conf allows at most %u %s GPUs a job; -g %u "
+                          "would work",
+                          rule->max_per_job, plan.type, rule->max_per_job);
+    return error_set (err, RV_EINVAL,
+                      "rv.conf has %s GPUs in partition '%s' alone, which "
+                      "cannot serve this; name a partition with -p",
+                      plan.type, rule->partition ? rule->partition : "?");
+}
+
 /* Would it work without this wish? Then the wish is the reason. */
 static int check_time (const struct strategy_cluster *cluster,
                        const struct strategy_request *req, struct rv_error *err)
@@ -275,10 +299,10 @@ static int check_count (const struct strategy_cluster *cluster,
 int strategy_explain (const struct strategy_cluster *cluster,
                       const struct strategy_request *req, struct rv_error *err)
 {
-    int (*const checks[]) (const struct strategy_cluster *,
-                           const struct strategy_request *,
-                           struct rv_error *) = {
-        check_type, check_time, check_memory, check_nodes, check_count};
+    int (*const checks[]) (
+        const struct strategy_cluster *, const struct strategy_request *,
+        struct rv_error *) = {check_type,   check_rules, check_time,
+                              check_memory, check_nodes, check_count};
     int status = RV_OK;
 
     for (size_t i = 0;

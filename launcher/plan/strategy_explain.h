@@ -24,6 +24,10 @@ bool strategy_type_asked (const struct strategy_request *req,
 uint32_t strategy_node_gpus (const struct strategy_node *node,
                              const char *type);
 
+/* The rule of a type; one that says nothing where there is none. */
+const struct strategy_rule *strategy_rule_find (
+    const struct strategy_cluster *cluster, const char *type);
+
 /* strategy_check_partitions - is every partition of the request there, and one
  * of them up? RV_ENOTFOUND or RV_EINVAL. */
 int strategy_check_partitions (const struct strategy_cluster *cluster,

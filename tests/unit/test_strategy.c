@@ -333,6 +333,48 @@ static void limits (void **state)
                       RV_EINVAL);
 }
 
+/* What rv.conf says of a type. */
+static void rules (void **state)
+{
+    static const struct strategy_rule rule[] = {
+        {.type = "A100",
+         .max_per_job = 4,
+         .cpus_per_gpu = 3,
+         .mem_per_gpu_mb = 100,
+         .constraint = "nvlink"},
+        {.type = "h100", .partition = "other,bi"},
+        {.type = "v100", .cpus_per_gpu = 99, .mem_per_gpu_mb = 99999999},
+    };
+    struct site *s = *state;
+    struct strategy_request req = {.gpus = 4, .time_s = 60, .type = "a100"};
+    struct strategy_plan plan;
+    struct rv_error err;
+
+    s->cluster.rule = rule;
+    s->cluster.n_rules = 3;
+    assert_int_equal (strategy_choose (&s->cluster, &req, &plan, NULL), RV_OK);
+    assert_int_equal (plan.cpus_per_task, 3);
+    assert_int_equal (plan.mem_mb, 200);
+    assert_string_equal (plan.constraint, "nvlink");
+    req.gpus = 6;
+    assert_int_equal (strategy_choose (&s->cluster, &req, &plan, &err),
+                      RV_EINVAL);
+    assert_non_null (strstr (err.text, "at most 4 a100"));
+    req.type = "h100";
+    assert_int_equal (strategy_choose (&s->cluster, &req, &plan, &err),
+                      RV_EINVAL);
+    assert_non_null (strstr (err.text, "'other,bi' alone"));
+    req.partition = "big"; /* said by the user */
+    assert_int_equal (strategy_choose (&s->cluster, &req, &plan, NULL), RV_OK);
+    assert_null (plan.constraint);
+    /* never more than the node has */
+    req.type = "v100";
+    req.gpus = 2;
+    assert_int_equal (strategy_choose (&s->cluster, &req, &plan, NULL), RV_OK);
+    assert_int_equal (plan.cpus_per_task, 4);
+    assert_int_equal (plan.mem_mb, 100000);
+}
+
 /* No cluster at all: an answer, not a crash. */
 static void empty (void **state)
 {
@@ -355,6 +397,7 @@ int main (void)
         cmocka_unit_test_setup_teardown (plans, setup, teardown),
         cmocka_unit_test_setup_teardown (refuse, setup, teardown),
         cmocka_unit_test_setup_teardown (limits, setup, teardown),
+        cmocka_unit_test_setup_teardown (rules, setup, teardown),
         cmocka_unit_test (empty),
     };
 
