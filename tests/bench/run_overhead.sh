@@ -69,6 +69,8 @@ for i in $(seq "$pairs"); do
     echo "$a" >>"$dir/sbatch"
     echo "$b" >>"$dir/rv"
 done
+printf 'least  %10d %12d\n' "$(sort -n "$dir/sbatch" | head -n 1)" \
+    "$(sort -n "$dir/rv" | head -n 1)"
 a=$(median <"$dir/sbatch") b=$(median <"$dir/rv")
 printf 'median %10d %12d\n' "$a" "$b"
 echo "overhead $((b - a)) ms (at most 150), $pairs pairs, $(nproc) CPUs, load $(cut -d' ' -f1 /proc/loadavg)"
