@@ -3,6 +3,7 @@
 #ifndef TRAIN_H
 #define TRAIN_H
 
+#include <train/version.h>
 #include <train/status.h>
 #include <train/tensor.h>
 #include <train/group.h>
