@@ -102,16 +102,17 @@ static train_status_t read_vars (struct vars *v, train_error_t *err)
     return status;
 }
 
-/* As rv_job_timeout_ms, for those who have no handle of librvjob. */
+/* As rv_job_timeout_ms, for those who have no handle of librvjob:
+ * NCCL_TIMEOUT is anybody's, so a strange value there is passed over. */
 static train_status_t read_timeout (int64_t *ret_ms, train_error_t *err)
 {
-    const char *name =
-        get ("RV_NCCL_TIMEOUT") ? "RV_NCCL_TIMEOUT" : "NCCL_TIMEOUT";
     int seconds = DEFAULT_S;
     train_status_t status = TRAIN_OK;
 
-    if (get (name))
-        status = get_int (name, 1, INT_MAX, &seconds, err);
+    if (get ("RV_NCCL_TIMEOUT"))
+        status = get_int ("RV_NCCL_TIMEOUT", 1, INT_MAX, &seconds, err);
+    else
+        (void)get_int ("NCCL_TIMEOUT", 1, INT_MAX, &seconds, NULL);
     *ret_ms = (int64_t)seconds * 1000;
     return status;
 }

@@ -99,7 +99,6 @@ static void test_create_variables (void **state)
         {"NODE_RANK", "x", "NODE_RANK='x'"},
         {"GROUP_RANK", "-2", "GROUP_RANK='-2'"},
         {"RV_NCCL_TIMEOUT", "10m", "RV_NCCL_TIMEOUT='10m'"},
-        {"NCCL_TIMEOUT", "0", "NCCL_TIMEOUT='0'"},
     };
     train_group_t *group = NULL;
     train_error_t err;
