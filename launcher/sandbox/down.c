@@ -55,31 +55,24 @@ static void cancel_jobs (const struct sandbox *sb)
     }
 }
 
-int sandbox_sweep (const char *dir, const struct sandbox *sb,
-                   struct rv_error *err)
+/* Kill what a scan for [kinds] finds until it finds nothing; begin with
+ * signals after [grace_ms]. */
+static int sweep_kinds (const char *dir, const char *cluster, int kinds,
+                        int grace_ms, struct rv_error *err)
 {
-    long long end = proc_now_ms () + SWEEP_MS;
+    long long start = proc_now_ms ();
     struct ident_found *found = NULL;
     size_t n = 0;
     int rc;
 
-    for (int i = 0; sb && i < sb->n_daemons; i++)
-        if (sandbox_alive (sb, &sb->daemon[i]))
-            ident_kill (sb->daemon[i].pid, sb->daemon[i].start,
-                        sb->daemon[i].argv, SIGKILL);
-    /* A slurmd that dies may have forked a step a moment before: look again
-     * until a look finds nothing. */
-    while (!(rc = ident_scan (dir, sb ? sb->cluster : NULL,
-                              IDENT_DAEMON | IDENT_STEPD | IDENT_TASK, &found,
-                              &n, err))
-           && n > 0) {
-        if (proc_now_ms () >= end) {
+    while (!(rc = ident_scan (dir, cluster, kinds, &found, &n, err)) && n > 0) {
+        if (proc_now_ms () >= start + SWEEP_MS) {
             rc = error_set (err, RV_ETIMEDOUT,
                             "process %d and %zu others do not end",
                             (int)found[0].pid, n - 1);
             break;
         }
-        for (size_t i = 0; i < n; i++)
+        for (size_t i = 0; i < n && proc_now_ms () >= start + grace_ms; i++)
             ident_kill_found (&found[i], SIGKILL);
         free (found);
         found = NULL;
@@ -87,6 +80,24 @@ int sandbox_sweep (const char *dir, const struct sandbox *sb,
     }
     free (found);
     return rc;
+}
+
+int sandbox_sweep (const char *dir, const struct sandbox *sb,
+                   struct rv_error *err)
+{
+    const char *cluster = sb ? sb->cluster : NULL;
+    int rc;
+
+    for (int i = 0; sb && i < sb->n_daemons; i++)
+        if (sandbox_alive (sb, &sb->daemon[i]))
+            ident_kill (sb->daemon[i].pid, sb->daemon[i].start,
+                        sb->daemon[i].argv, SIGKILL);
+    /* A slurmd that dies may have forked a step a moment before; so may a
+     * task. */
+    rc = sweep_kinds (dir, cluster, IDENT_DAEMON | IDENT_STEPD | IDENT_TASK, 0,
+                      err);
+    /* An srun whose steps vanished without a word waits for ever. */
+    return rc ? rc : sweep_kinds (dir, cluster, IDENT_CLIENT, 1000, err);
 }
 
 /* A task that takes its own sandbox down would end itself half-way. */

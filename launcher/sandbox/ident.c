@@ -198,23 +198,36 @@ static bool holds_file (pid_t pid, const char *dir)
     return found;
 }
 
+/* Is [line] in the environment that [pid] began with? One that ends in '='
+ * stands for any value. */
+static bool has_env (pid_t pid, const char *line)
+{
+    size_t len, n = strlen (line);
+    char *env = read_proc (pid, "environ", &len);
+    bool found = false;
+
+    for (char *p = env; env && !found && p < env + len; p += strlen (p) + 1)
+        found = line[n - 1] == '=' ? !strncmp (p, line, n) : !strcmp (p, line);
+    free (env);
+    return found;
+}
+
 /* Did Slurm start [pid] as a task of [cluster]? A shell that merely has
  * SLURM_CONF, or one that salloc opened, has no SLURM_TASK_PID. */
 static bool is_task (pid_t pid, const char *cluster)
 {
-    size_t len;
-    char *env = read_proc (pid, "environ", &len), want[96];
-    bool named = false, task = false;
+    char want[96];
 
-    if (!env)
-        return false;
     snprintf (want, sizeof (want), "SLURM_CLUSTER_NAME=%s", cluster);
-    for (char *p = env; p < env + len; p += strlen (p) + 1) {
-        named = named || !strcmp (p, want);
-        task = task || !strncmp (p, "SLURM_TASK_PID=", 15);
-    }
-    free (env);
-    return named && task;
+    return has_env (pid, want) && has_env (pid, "SLURM_TASK_PID=");
+}
+
+static bool is_client (pid_t pid, const char *dir)
+{
+    char want[PATH_MAX];
+
+    snprintf (want, sizeof (want), "SLURM_CONF=%s/slurm.conf", dir);
+    return has_env (pid, want);
 }
 
 static int kind_of (pid_t pid, const char *dir, const char *cluster)
@@ -229,7 +242,9 @@ static int kind_of (pid_t pid, const char *dir, const char *cluster)
     for (size_t i = 0; i < sizeof (daemons) / sizeof (daemons[0]); i++)
         if (!strcmp (name, daemons[i]))
             return holds_file (pid, dir) ? IDENT_DAEMON : 0;
-    return cluster && is_task (pid, cluster) ? IDENT_TASK : 0;
+    if (cluster && is_task (pid, cluster))
+        return IDENT_TASK;
+    return !strcmp (name, "srun") && is_client (pid, dir) ? IDENT_CLIENT : 0;
 }
 
 struct table {

@@ -33,6 +33,7 @@ enum ident_kind {
     IDENT_DAEMON = 1, /* munged, slurmctld and its script runner, slurmd */
     IDENT_STEPD = 2,  /* slurmstepd */
     IDENT_TASK = 4,   /* what Slurm started for a user, with descendants */
+    IDENT_CLIENT = 8, /* srun, with the sandbox's SLURM_CONF */
 };
 
 struct ident_found {

@@ -36,8 +36,8 @@ int sandbox_up (const char *dir, const struct sandbox_wish *wish,
 int sandbox_down (const char *dir, bool *ret_was, struct rv_error *err);
 
 /* sandbox_sweep - kill what is left of the sandbox in [dir]: the recorded
- * daemons of [sb] (NULL: no record) and whatever ident_scan() finds. Needs the
- * folder's lock. */
+ * daemons of [sb] (NULL: no record) and whatever ident_scan() finds. An srun
+ * gets a second to end by itself. Needs the folder's lock. */
 int sandbox_sweep (const char *dir, const struct sandbox *sb,
                    struct rv_error *err);
 

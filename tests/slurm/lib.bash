@@ -8,7 +8,8 @@
 #
 # RV_BUILD is the build folder (default: top_builddir, else build/ beside
 # tests/). RV_REQUIRE=slurm turns "no Slurm here" from a skip into a failure.
-# Waits are on conditions with a deadline, never on a fixed time.
+# Waits are on conditions with a deadline, never on a fixed time. A command in
+# the background needs 3>&-: bats waits until everybody has closed that.
 
 bats_require_minimum_version 1.5.0
 

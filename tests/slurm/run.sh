@@ -21,7 +21,8 @@ passed=0 failed=0 skipped=0
 for file; do
     tap=$(mktemp)
     echo "# ${file##*/}"
-    bats --tap "$file" </dev/null 2>&1 | tee "$tap"
+    # The deadline is for a file that hangs, far from what one takes.
+    timeout -k 30 1200 bats --tap --timing "$file" </dev/null 2>&1 | tee "$tap"
     status=${PIPESTATUS[0]}
     s=$(grep -c '^ok .*# skip' "$tap")
     p=$(($(grep -c '^ok ' "$tap") - s))

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# sandbox.bats - rv sandbox: up, what it is, down, crashes, side by side
+# sandbox.bats - rv sandbox: what it is, up, down, side by side, plain user
+# shellcheck disable=SC2016 # programs of tasks stand in single quotes
 
 load lib
 
@@ -14,8 +15,14 @@ teardown_file() {
     sandbox_down
 }
 
+json() {
+    /usr/bin/python3 -c "import json, sys; d = json.load(sys.stdin); print(($1))"
+}
+
+# ---- what one is ----
+
 @test "up takes well under ten seconds" {
-    echo "up and env: $UP_MS ms" >&3
+    echo "# rv sandbox up and env took $UP_MS ms" >&3
     [ "$UP_MS" -lt 10000 ]
 }
 
@@ -26,4 +33,326 @@ teardown_file() {
 1 n1
 2 n2
 3 n2" ]
+}
+
+@test "PMIx is the default where Slurm has it" {
+    srun --mpi=list 2>&1 | grep -q pmix || skip "this Slurm has no PMIx plugin"
+    run_srun -N2 -n2 sh -c 'echo $PMIX_RANK'
+    [ "$status" = 0 ]
+    [ "$(sort <<<"$output")" = "0
+1" ]
+}
+
+@test "gres sets CUDA_VISIBLE_DEVICES on every node" {
+    run_srun -N2 --ntasks-per-node=1 --gres=gpu:a100:2 \
+        sh -c 'echo $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES'
+    [ "$(sort <<<"$output")" = "n1 0,1
+n2 0,1" ]
+    run_srun -N1 --gres=gpu:1 sh -c 'echo $CUDA_VISIBLE_DEVICES'
+    [ "$output" = 0 ]
+}
+
+@test "two jobs on a node get different GPUs" {
+    # The first holds its GPU until the second has told.
+    srun -w n1 -c1 --gres=gpu:1 sh -c \
+        "echo \$CUDA_VISIBLE_DEVICES >$RVT/a; until [ -e $RVT/b ]; do sleep 0.05; done" \
+        </dev/null 3>&- &
+    first=$!
+    wait_for 60 test -s "$RVT/a"
+    run_srun -w n1 -c1 --gres=gpu:1 sh -c 'echo $CUDA_VISIBLE_DEVICES'
+    second=$output
+    touch "$RVT/b"
+    wait "$first"
+    [ "$(cat "$RVT/a")" = 0 ]
+    [ "$second" = 1 ]
+}
+
+@test "an unknown GPU type is refused" {
+    run_srun -N1 --gres=gpu:h100:1 true
+    [ "$status" != 0 ]
+}
+
+@test "the folder is the owner's alone" {
+    [ "$(stat -c %a "$SANDBOX")" = 700 ]
+    [ "$(stat -c %u "$SANDBOX")" = "$(id -u)" ]
+    [ "$(stat -c %a "$SANDBOX/munge.key")" = 400 ]
+}
+
+# Inodes of the TCP sockets in state LISTEN, and their addresses.
+listeners() {
+    awk '$4 == "0A" { print $10, $2 }' /proc/net/tcp /proc/net/tcp6
+}
+
+# Addresses that processes of the sandbox listen on. By open files of its
+# folder, so that steps count as daemons do.
+sandbox_listeners() {
+    local p all
+    all=$(listeners)
+    for p in $(holders "$SANDBOX"); do
+        readlink "/proc/$p"/fd/* 2>/dev/null | sed -n 's/^socket:\[\(.*\)\]$/\1/p'
+    done | sort -u | while read -r inode; do
+        awk -v i="$inode" '$1 == i { print $2 }' <<<"$all"
+    done
+}
+
+# holders DIR - processes that have a file of DIR open
+holders() {
+    local p
+    for p in /proc/[0-9]*; do
+        ! readlink "$p"/fd/* 2>/dev/null | grep -q "^$1/" || echo "${p#/proc/}"
+    done
+}
+
+@test "everything listens on loopback alone" {
+    srun -N2 -n2 sh -c "touch $RVT/up\$SLURM_PROCID; until [ -e $RVT/done ]; do sleep 0.05; done" \
+        </dev/null 3>&- &
+    client=$!
+    wait_for 60 test -e "$RVT/up0" -a -e "$RVT/up1"
+    found=$(sandbox_listeners)
+    own=$(readlink /proc/$client/fd/* 2>/dev/null |
+        sed -n 's/^socket:\[\(.*\)\]$/\1/p' |
+        while read -r i; do listeners | awk -v i="$i" '$1 == i { print $2 }'; done)
+    touch "$RVT/done"
+    wait "$client"
+    echo "daemons and steps: $found; srun: $own"
+    # slurmctld, two slurmd, two steps at least; 0100007F is 127.0.0.1
+    [ "$(wc -l <<<"$found")" -ge 5 ]
+    [ -n "$own" ]
+    for address in $found $own; do
+        [[ $address == 0100007F:* ]]
+    done
+}
+
+@test "status tells, with --json too" {
+    run_cmd "$RV" sandbox status --dir "$SANDBOX"
+    [ "$status" = 0 ]
+    [[ $output == *": up"* ]]
+    run_cmd "$RV" sandbox status --dir "$SANDBOX" --json
+    [ "$(json 'd["schema"], d["state"], d["nodes"], d["gpus"], d["gpu_type"],
+        [x["name"] for x in d["daemons"]], all(x["alive"] for x in d["daemons"])' \
+        <<<"$output")" = \
+        "('rv.sandbox/1', 'up', 2, 4, 'a100', ['munged', 'slurmctld', 'n1', 'n2'], True)" ]
+}
+
+@test "env is what a shell takes, and finds rv" {
+    run_cmd "$RV" sandbox env --dir "$SANDBOX"
+    [ "${#lines[@]}" = 1 ]
+    (
+        unset SLURM_CONF
+        PATH=/usr/bin:/bin
+        eval "$output"
+        [ "$SLURM_CONF" = "$SANDBOX/slurm.conf" ]
+        [ "$(command -v rv)" = "$RV" ]
+    )
+    # A second eval does not make PATH longer.
+    eval "$output"
+    run_cmd "$RV" sandbox env --dir "$SANDBOX"
+    [ "${PATH#"$RV_BUILD:$RV_BUILD"}" = "$PATH" ]
+}
+
+@test "up a second time changes nothing and succeeds" {
+    before=$(cat "$SANDBOX/sandbox.json")
+    run_cmd "$RV" sandbox up --dir "$SANDBOX"
+    [ "$status" = 0 ]
+    [[ $output == *"was up already"* ]]
+    run_cmd "$RV" sandbox up --dir "$SANDBOX" --nodes 2 --gpus 4 --type a100
+    [ "$status" = 0 ]
+    [ "$before" = "$(cat "$SANDBOX/sandbox.json")" ]
+    run_cmd "$RV" sandbox up --dir "$SANDBOX" --nodes 3
+    [ "$status" = 5 ]
+    [[ $output == *"another shape"* ]]
+    [ "$before" = "$(cat "$SANDBOX/sandbox.json")" ]
+}
+
+@test "a job cannot take its own sandbox down" {
+    run_srun -N1 "$RV" sandbox down --dir "$SANDBOX"
+    [ "$status" = 1 ]
+    [[ $output == *"one of its own jobs"* ]]
+    run_srun -N1 true
+    [ "$status" = 0 ]
+}
+
+# ---- words ----
+
+@test "wrong options are refused with one line" {
+    while IFS='|' read -r want options; do
+        # shellcheck disable=SC2086 # words on purpose
+        run_cmd "$RV" sandbox $options --dir "$RVT/x"
+        [ "$status" = "$want" ]
+        [ "${#lines[@]}" = 1 ]
+        [[ ${lines[0]} == "rv: "* ]]
+        [ ! -e "$RVT/x" ]
+    done <<'X'
+2|
+2|ip
+2|up down
+2|up --nodes
+2|up --nodes 0
+2|up --nodes 2x
+2|up --nodes 65
+2|up --gpus -1
+2|up --gpus 1.5
+2|up --type a:b
+2|up --type
+2|up --frob
+2|down --nodes 2
+2|env --gpus 4
+5|up --mig 2
+X
+    run_cmd "$RV" sandbox status --dir "$RVT/no/such"
+    [ "$status" = 1 ]
+    run_cmd "$RV" sandbox up --dir "/tmp/$(printf '%080d' 1)"
+    [ "$status" = 1 ]
+    [[ $output == *"longer than"* ]]
+    run_cmd "$RV" sandbox up --dir "$RVT/a b"
+    [ "$status" = 1 ]
+    [ ! -e "$RVT/a b" ]
+}
+
+@test "an unknown command names the nearest and those there are" {
+    run_cmd "$RV" snadbox
+    [ "$status" = 2 ]
+    [[ $output == *"did you mean 'sandbox'?"* ]]
+    run_cmd "$RV" doctor
+    [ "$status" = 2 ]
+    [[ $output == *"this version has: "*sandbox* ]]
+    run_cmd "$RV"
+    [ "$status" = 2 ]
+    run_cmd "$RV" --frob sandbox
+    [ "$status" = 2 ]
+    run_cmd "$RV" --json nothing
+    [ "$status" = 2 ]
+    [ "$(json 'd["schema"], d["status"]' <<<"$output")" = "('rv.error/1', 2)" ]
+    run_cmd "$RV" --version
+    [ "$status" = 0 ]
+    [[ $output == *"rv "*"slurm "*"pmix "*"cuda "*"nccl "* ]]
+}
+
+@test "where none is up: status 3, env 3, --sandbox 3, down is content" {
+    run_cmd "$RV" sandbox status --dir "$RVT/none"
+    [ "$status" = 3 ]
+    run_cmd "$RV" sandbox status --dir "$RVT/none" --json
+    [ "$status" = 3 ]
+    [ "$(json 'd["state"], d["nodes"], d["daemons"]' <<<"$output")" = "('down', None, [])" ]
+    run_cmd "$RV" sandbox env --dir "$RVT/none"
+    [ "$status" = 3 ]
+    [[ $output == *"rv sandbox up"* ]]
+    run_cmd "$RV" --sandbox="$RVT/none" sandbox status
+    [ "$status" = 3 ]
+    run_cmd "$RV" sandbox down --dir "$RVT/none"
+    [ "$status" = 0 ]
+    [ ! -e "$RVT/none" ]
+}
+
+@test "a folder with other files in it is left alone" {
+    mkdir "$RVT/mine"
+    echo precious >"$RVT/mine/file"
+    for verb in up down env; do
+        run_cmd "$RV" sandbox $verb --dir "$RVT/mine"
+        [ "$status" != 0 ]
+        [[ $output == *"holds other files"* ]]
+        [ "$(ls -A "$RVT/mine")" = file ]
+    done
+}
+
+@test "no plugin is an error, unless it is not wanted" {
+    mkdir "$RVT/bin"
+    cp "$RV" "$RVT/bin/rv"
+    run_cmd "$RVT/bin/rv" sandbox up --dir "$RVT/x"
+    if [ "$status" = 0 ]; then
+        "$RV" sandbox down --dir "$RVT/x"
+        skip "a plugin is installed"
+    fi
+    [[ $output == *spank_rv.so* ]]
+    [ ! -e "$RVT/x" ]
+    run_cmd "$RVT/bin/rv" sandbox up --dir "$RVT/x" --no-plugin --nodes 1 --gpus 0
+    [ "$status" = 0 ]
+    SLURM_CONF=$RVT/x/slurm.conf run_srun sh -c 'echo "<$CUDA_VISIBLE_DEVICES>"'
+    run_cmd "$RVT/bin/rv" sandbox down --dir "$RVT/x"
+    [ "$status" = 0 ]
+}
+
+@test "a missing daemon is named with its package" {
+    [ "$(id -u)" = 0 ] || skip "hides a file by a mount, needs root"
+    unshare -m true 2>/dev/null || skip "no mount namespaces here"
+    while read -r program package; do
+        path=$(PATH=$PATH:/usr/sbin:/sbin command -v "$program")
+        run_cmd unshare -m sh -c 'mount --bind /dev/null "$1" && exec "$2" sandbox up --dir "$3"' \
+            sh "$(readlink -f "$path")" "$RV" "$RVT/x"
+        [ "$status" = 1 ]
+        [[ $output == *"$program is not installed"*"apt install $package"* ]]
+        [ ! -e "$RVT/x" ]
+    done <<'X'
+munged munge
+slurmctld slurmctld
+slurmd slurmd
+srun slurm-client
+X
+}
+
+# ---- side by side ----
+
+@test "two sandboxes do not meet" {
+    other=$RVT/o
+    run_cmd "$RV" sandbox up --dir "$other" --nodes 3 --gpus 5 --type h100
+    [ "$status" = 0 ]
+    [ -z "$(grep -ho 'Port=[0-9]*' "$SANDBOX/slurm.conf" "$other/slurm.conf" | sort | uniq -d)" ]
+    run_srun -N2 true
+    [ "$status" = 0 ]
+    SLURM_CONF=$other/slurm.conf run_srun -N3 --ntasks-per-node=1 --gres=gpu:h100:1 \
+        sh -c 'echo $SLURMD_NODENAME'
+    [ "$(sort <<<"$output" | tr '\n' ' ')" = "n1 n2 n3 " ]
+    # Credentials of one are worth nothing to the other.
+    sed "s|AuthInfo=.*|AuthInfo=socket=$SANDBOX/munge.socket|" "$other/slurm.conf" >"$RVT/crossed.conf"
+    SLURM_CONF=$RVT/crossed.conf run_srun -N1 true
+    [ "$status" != 0 ]
+    run_cmd "$RV" sandbox down --dir "$other"
+    [ "$status" = 0 ]
+    [ -z "$(holders "$other")" ]
+    run_srun -N2 true
+    [ "$status" = 0 ]
+}
+
+@test "two ups of one folder at once: one starts it, both succeed" {
+    both=$RVT/both
+    "$RV" sandbox up --dir "$both" --nodes 1 >"$RVT/1" 2>&1 3>&- &
+    one=$!
+    "$RV" sandbox up --dir "$both" --nodes 1 >"$RVT/2" 2>&1 3>&- &
+    two=$!
+    s=0
+    wait "$one" || s=1
+    wait "$two" || s=2
+    cat "$RVT/1" "$RVT/2"
+    [ "$s" = 0 ]
+    [ "$(cat "$RVT/1" "$RVT/2" | grep -c "was up already")" = 1 ]
+    run_cmd "$RV" sandbox down --dir "$both"
+    [ "$status" = 0 ]
+}
+
+# ---- a plain user ----
+
+@test "a plain user gets one too" {
+    [ "$(id -u)" = 0 ] || skip "becomes another user, needs root"
+    chmod 755 "$RVT"
+    mkdir -p "$RVT/bin"
+    cp -L "$RV" "$RV_BUILD/spank_rv.so" "$RVT/bin/"
+    mkdir "$RVT/u"
+    chown 65534:65534 "$RVT/u"
+    as_user() {
+        run_cmd setpriv --reuid=65534 --regid=65534 --clear-groups \
+            env -u XDG_RUNTIME_DIR HOME="$RVT/u" PATH="$RVT/bin:/usr/bin:/bin" "$@"
+    }
+    cd "$RVT/u"
+    as_user rv sandbox up --dir "$RVT/u/s"
+    [ "$status" = 0 ]
+    as_user env SLURM_CONF="$RVT/u/s/slurm.conf" srun -N2 --ntasks-per-node=1 --gres=gpu:2 \
+        sh -c 'echo $(id -u) $CUDA_VISIBLE_DEVICES $SLURMD_NODENAME'
+    [ "$(sort <<<"$output")" = "65534 0,1 n1
+65534 0,1 n2" ]
+    as_user rv sandbox down --dir "$RVT/u/s"
+    [ "$status" = 0 ]
+    [ -z "$(ls -A "$RVT/u")" ]
+    # Another's folder is not his.
+    as_user rv sandbox down --dir "$SANDBOX"
+    [ "$status" = 1 ]
 }

@@ -498,10 +498,11 @@ static int kind_in_scan (pid_t pid)
     size_t n;
     int kind = 0;
 
-    assert_int_equal (ident_scan (tmp, "rvtest",
-                                  IDENT_DAEMON | IDENT_STEPD | IDENT_TASK,
-                                  &found, &n, NULL),
-                      RV_OK);
+    assert_int_equal (
+        ident_scan (tmp, "rvtest",
+                    IDENT_DAEMON | IDENT_STEPD | IDENT_TASK | IDENT_CLIENT,
+                    &found, &n, NULL),
+        RV_OK);
     for (size_t i = 0; i < n; i++)
         if (found[i].pid == pid)
             kind = found[i].kind;
