@@ -81,6 +81,38 @@ sandbox_logs() {
     tail -n 20 "${SANDBOX:?}"/log/*.log >&2 || true
 }
 
+# holders DIR - ids of the processes that have a file of DIR open, stand in it,
+# or were given a socket in it; zombies and this shell's own kin excepted.
+holders() {
+    /usr/bin/python3 - "$1" <<'X'
+import os
+import sys
+
+top = sys.argv[1].rstrip("/") + "/"
+
+
+def ours(pid):
+    base = f"/proc/{pid}"
+    names = [f"{base}/cwd"] + [f"{base}/fd/{n}" for n in os.listdir(f"{base}/fd")]
+    for name in names:
+        try:
+            if os.readlink(name).startswith(top):
+                return True
+        except OSError:
+            pass
+    with open(f"{base}/cmdline", "rb") as f:
+        return b"=" + top.encode() + b"munge" in f.read()
+
+
+for pid in filter(str.isdigit, os.listdir("/proc")):
+    try:
+        if int(pid) != os.getpid() and ours(pid):
+            print(pid)
+    except OSError:
+        pass
+X
+}
+
 # run_cmd COMMAND... - bats' run with a deadline of $RVT_TIMEOUT (60) seconds.
 # Sets status, output and lines; prints all of it, which bats shows when the
 # test fails. stdin is empty: srun would eat the test's.

@@ -78,29 +78,26 @@ n2 0,1" ]
     [ "$(stat -c %a "$SANDBOX/munge.key")" = 400 ]
 }
 
-# Inodes of the TCP sockets in state LISTEN, and their addresses.
-listeners() {
-    awk '$4 == "0A" { print $10, $2 }' /proc/net/tcp /proc/net/tcp6
-}
+# listening PID... - local addresses, as /proc/net/tcp has them, that these
+# processes listen on
+listening() {
+    /usr/bin/python3 - "$@" <<'X'
+import os
+import sys
 
-# Addresses that processes of the sandbox listen on. By open files of its
-# folder, so that steps count as daemons do.
-sandbox_listeners() {
-    local p all
-    all=$(listeners)
-    for p in $(holders "$SANDBOX"); do
-        readlink "/proc/$p"/fd/* 2>/dev/null | sed -n 's/^socket:\[\(.*\)\]$/\1/p'
-    done | sort -u | while read -r inode; do
-        awk -v i="$inode" '$1 == i { print $2 }' <<<"$all"
-    done
-}
-
-# holders DIR - processes that have a file of DIR open
-holders() {
-    local p
-    for p in /proc/[0-9]*; do
-        ! readlink "$p"/fd/* 2>/dev/null | grep -q "^$1/" || echo "${p#/proc/}"
-    done
+inodes = set()
+for pid in sys.argv[1:]:
+    for n in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            inodes.add(os.readlink(f"/proc/{pid}/fd/{n}"))
+        except OSError:
+            pass
+for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+    for line in list(open(table))[1:] if os.path.exists(table) else ():
+        word = line.split()
+        if word[3] == "0A" and f"socket:[{word[9]}]" in inodes:
+            print(word[1])
+X
 }
 
 @test "everything listens on loopback alone" {
@@ -108,10 +105,9 @@ holders() {
         </dev/null 3>&- &
     client=$!
     wait_for 60 test -e "$RVT/up0" -a -e "$RVT/up1"
-    found=$(sandbox_listeners)
-    own=$(readlink /proc/$client/fd/* 2>/dev/null |
-        sed -n 's/^socket:\[\(.*\)\]$/\1/p' |
-        while read -r i; do listeners | awk -v i="$i" '$1 == i { print $2 }'; done)
+    # shellcheck disable=SC2046 # ids are words
+    found=$(listening $(holders "$SANDBOX"))
+    own=$(listening "$client")
     touch "$RVT/done"
     wait "$client"
     echo "daemons and steps: $found; srun: $own"
