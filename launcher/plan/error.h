@@ -48,6 +48,7 @@ int error_prefix (struct rv_error *err, const char *fmt, ...)
 /* error_vformat - the formatting behind error_set, for other error structs.
  *   text   (size) written, always terminated
  *   size   > 1 */
-void error_vformat (char *text, size_t size, const char *fmt, va_list ap);
+void error_vformat (char *text, size_t size, const char *fmt, va_list ap)
+    __attribute__ ((format (printf, 3, 0)));
 
 #endif
