@@ -29,6 +29,7 @@
 #define ASK_PENDING_MS 3000
 #define ASK_RUNNING_MS 15000
 #define GRACE_MS       3000 /* for status.json to arrive after the job's end */
+#define LAST_ASK_MS    2000 /* for one more word about an end */
 #define AGAIN_MS       2000 /* within which a second ^C cancels */
 
 struct logs {
@@ -295,6 +296,34 @@ static void pause_tick (void)
     poll (NULL, 0, TICK_MS); /* a signal ends it early */
 }
 
+/* The batch step was told to end: was the job put back into the queue? Then it
+ * runs again under the same id, and its logs grow on. */
+static bool requeued (struct follow *f)
+{
+    struct cluster_jobs jobs = {0};
+    bool done = false, again;
+
+    if (!f->status.told_to_end)
+        return false;
+    slurm_ask_cancel (&f->ask);
+    if (cluster_job_begin (&f->ask, f->req->job_id, NULL) != RV_OK
+        || cluster_job_poll (&f->ask, LAST_ASK_MS, &done, &jobs, NULL) != RV_OK
+        || !done)
+        return false;
+    again = jobs.n && jobs.job[0].pending;
+    cluster_jobs_fini (&jobs);
+    if (!again)
+        return false;
+    say (f, "was put back into the queue");
+    /* status.json is of the earlier start until it changes. */
+    request_status_fini (&f->status);
+    f->status.exit_status = -1;
+    f->told_run = false;
+    f->told[0] = '\0';
+    f->ask_at = proc_now_ms () + ASK_FIRST_MS;
+    return true;
+}
+
 /* Until the job has ended, or a signal says to leave. */
 static int watch (struct follow *f, struct rv_error *err)
 {
@@ -305,6 +334,8 @@ static int watch (struct follow *f, struct rv_error *err)
             status = logs_poll (&f->logs, false, err);
         if (status != RV_OK)
             return status;
+        if (f->status.done && requeued (f))
+            continue;
         if (f->status.done || caught_leave
             || (f->gone_at && proc_now_ms () - f->gone_at > GRACE_MS)
             /* What never ran writes no status.json. */
@@ -357,7 +388,7 @@ static void explain (struct follow *f)
     if (!f->ask.pid)
         status = cluster_job_begin (&f->ask, f->req->job_id, &err);
     if (status == RV_OK)
-        status = cluster_job_poll (&f->ask, 2000, &done, &jobs, &err);
+        status = cluster_job_poll (&f->ask, LAST_ASK_MS, &done, &jobs, &err);
     if (status == RV_OK && done && jobs.n
         && strcmp (jobs.job[0].state, "COMPLETING")
         && strcmp (jobs.job[0].state, "FAILED")

@@ -78,10 +78,11 @@ void requests_fini (struct requests *list); /* NULL is fine */
 
 /* What status.json says of a job. */
 struct request_status {
-    bool started;    /* it names this job */
-    bool done;       /* the batch step has ended */
-    int exit_status; /* of the command, when done and >= 0; else -1 */
-    char *cause;     /* one line about the first bad rank; NULL = none */
+    bool started;     /* it names this job */
+    bool done;        /* the batch step has ended */
+    int exit_status;  /* of the command, when done and >= 0; else -1 */
+    bool told_to_end; /* by SIGTERM, and no rank had failed before */
+    char *cause;      /* one line about the first bad rank; NULL = none */
 };
 
 /* request_status - read status.json. A file that is not there, or speaks of

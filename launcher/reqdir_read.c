@@ -5,6 +5,7 @@
 #endif
 #include <dirent.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -198,6 +199,7 @@ int request_status (const char *dir, uint32_t job_id,
         cause = json_object_get (json, "first_cause");
         ret->exit_status =
             int_or (json, "exit_status", signal > 0 ? 128 + signal : -1);
+        ret->told_to_end = !json_is_object (cause) && signal == SIGTERM;
         if (json_is_object (cause))
             ret->cause = describe_cause (cause);
         else if (*string_or (json, "message", ""))
