@@ -90,6 +90,7 @@ char *files_slurm_conf (const struct sandbox *sb, const struct files_site *site)
     fputs ("# Written by rv sandbox; every `up` writes it anew.\n", f);
     put_daemons (f, sb, site->user);
     put_policy (f, sb);
+    fprintf (f, "FirstJobId=%u\n", site->first_job_id);
     /* A job that names no memory must not take the whole node. */
     fprintf (f, "DefMemPerCPU=%ld\n", mem / sb->cpus);
     for (int k = 1; k <= sb->nodes; k++) {

@@ -10,6 +10,7 @@ struct files_site {
     const char *user;  /* name of the user that the daemons run as */
     long mem_mb;       /* memory of the machine, mebibytes */
     int slurm_release; /* 2205 for 22.05 */
+    unsigned first_job_id;
 };
 
 /* files_slurm_conf, files_gres_conf, files_cgroup_conf, files_task_prolog -

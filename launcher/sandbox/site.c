@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "plan/fsio.h"
@@ -163,6 +164,14 @@ static int count_gpus (void)
     return n;
 }
 
+/* Logs and outputs of jobs are named by job id and outlive the sandbox, so
+ * each starts where no earlier one was: units of ten seconds since 2025, below
+ * Slurm's MaxJobId for twenty years. */
+static unsigned first_job_id (void)
+{
+    return (unsigned)((time (NULL) - 1735689600) / 10 % 60000000 + 1);
+}
+
 int site_probe (struct site *site, struct rv_error *err)
 {
     struct passwd *pw = getpwuid (geteuid ());
@@ -183,6 +192,7 @@ int site_probe (struct site *site, struct rv_error *err)
     /* Of the headers: libslurm's soname changes with every release. */
     site->files.slurm_release = SLURM_VERSION_MAJOR (SLURM_VERSION_NUMBER) * 100
                                 + SLURM_VERSION_MINOR (SLURM_VERSION_NUMBER);
+    site->files.first_job_id = first_job_id ();
     site->cpus =
         sched_getaffinity (0, sizeof (set), &set) ? 1 : CPU_COUNT (&set);
     site->pmix = pmix_works ();

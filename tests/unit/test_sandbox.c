@@ -277,8 +277,10 @@ static void slurm_conf (void **state)
                          .cpus = 4,
                          .pmix = true,
                          .port = {100, 101, 102}};
-    struct files_site site = {
-        .user = "joe", .mem_mb = 1000, .slurm_release = 2205};
+    struct files_site site = {.user = "joe",
+                              .mem_mb = 1000,
+                              .slurm_release = 2205,
+                              .first_job_id = 77};
     char *text = files_slurm_conf (&sb, &site);
 
     has_line (text, "ClusterName=rv0");
@@ -293,6 +295,7 @@ static void slurm_conf (void **state)
                     "Port=101 CPUs=4 Boards=1 SocketsPerBoard=1 "
                     "CoresPerSocket=4 ThreadsPerCore=1 RealMemory=500 "
                     "Gres=gpu:h100:2 State=UNKNOWN");
+    has_line (text, "FirstJobId=77");
     has_line (text, "DefMemPerCPU=125");
     has_line (text, "PartitionName=gpu Nodes=n[1-2] Default=YES "
                     "MaxTime=INFINITE State=UP");
