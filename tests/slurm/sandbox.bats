@@ -352,3 +352,14 @@ X
     as_user rv sandbox down --dir "$SANDBOX"
     [ "$status" = 1 ]
 }
+
+@test "every --json object is what its schema says" {
+    /usr/bin/python3 -c 'import jsonschema' 2>/dev/null ||
+        skip "python3-jsonschema is not installed"
+    for words in "up --dir $SANDBOX" "status --dir $SANDBOX" "env --dir $SANDBOX" \
+        "status --dir $RVT/none" "down --dir $RVT/none" "env --dir $RVT/none"; do
+        # shellcheck disable=SC2086 # words on purpose
+        run_cmd "$RV" sandbox $words --json
+        /usr/bin/python3 "$RV_SRC/tests/slurm/validate.py" "$RV_SRC/etc/schema" <<<"$output"
+    done
+}
