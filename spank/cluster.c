@@ -74,34 +74,36 @@ static bool is_partition (const partition_info_t *part, const char *name)
            && strncmp (part->name, name, len) == 0;
 }
 
-static uint32_t partition_cpus (const char *job_defaults)
-{
-    static const char key[] = "DefCpuPerGPU=";
-    const char *p = job_defaults ? strstr (job_defaults, key) : NULL;
-    unsigned long n = p ? strtoul (p + sizeof (key) - 1, NULL, 10) : 0;
+/* The type of Slurm's lists, and of their iterators, has another name in each
+ * release. */
+typedef __typeof__ (((slurm_conf_t *)0)->job_defaults_list) defaults_t;
+typedef __typeof__ (slurm_list_iterator_create (NULL)) iterator_t;
 
-    return n < UINT16_MAX ? (uint32_t)n : 0;
+/* default_cpus - DefCpuPerGPU among job defaults, 0 without it. */
+static uint32_t default_cpus (defaults_t defaults)
+{
+    const job_defaults_t *d;
+    iterator_t it;
+    uint32_t n = 0;
+
+    if (!defaults)
+        return 0;
+    it = slurm_list_iterator_create (defaults);
+    while ((d = slurm_list_next (it)))
+        if (d->type == JOB_DEF_CPU_PER_GPU && d->value < UINT16_MAX)
+            n = (uint32_t)d->value;
+    slurm_list_iterator_destroy (it);
+    return n;
 }
 
-/* site_cpus - DefCpuPerGPU of slurm.conf, 0 without it. */
 static uint32_t site_cpus (void)
 {
     slurm_conf_t *conf = NULL;
-    uint32_t n = 0;
+    uint32_t n;
 
     if (slurm_load_ctl_conf ((time_t)0, &conf) != 0)
         return 0;
-    if (conf->job_defaults_list) {
-        /* The iterator's type has another name in each release. */
-        __typeof__ (slurm_list_iterator_create (NULL)) it =
-            slurm_list_iterator_create (conf->job_defaults_list);
-        const job_defaults_t *d;
-
-        while ((d = slurm_list_next (it)))
-            if (d->type == JOB_DEF_CPU_PER_GPU && d->value < UINT16_MAX)
-                n = (uint32_t)d->value;
-        slurm_list_iterator_destroy (it);
-    }
+    n = default_cpus (conf->job_defaults_list);
     slurm_free_ctl_conf (conf);
     return n;
 }
@@ -114,7 +116,7 @@ uint32_t cluster_cpus_per_gpu (const char *partition)
     if (slurm_load_partitions ((time_t)0, &msg, SHOW_ALL) == 0) {
         for (uint32_t i = 0; i < msg->record_count; i++)
             if (is_partition (&msg->partition_array[i], partition))
-                n = partition_cpus (msg->partition_array[i].job_defaults_str);
+                n = default_cpus (msg->partition_array[i].job_defaults_list);
         slurm_free_partition_info_msg (msg);
     }
     if (n == 0)

@@ -137,6 +137,17 @@ as() {
     [ "$(grep -c '/4 11 n2' <<<"$output")" = 4 ]
 }
 
+@test "CPUs a GPU are the partition's default" {
+    scontrol update partition=gpu JobDefaults=DefCpuPerGPU=3
+    run_srun --rv-gpu=2 sh -c 'echo $SLURM_CPUS_ON_NODE'
+    scontrol update partition=gpu JobDefaults=
+    [ "$output" = '6
+6' ]
+    run_srun --rv-gpu=2 sh -c 'echo $SLURM_CPUS_ON_NODE'
+    [ "$output" = '2
+2' ]
+}
+
 @test "the option is seen wherever srun sees it" {
     as "$two" srun --rv-gpu 2 "$RANKS"
     as "$two" srun --rv-g=2 "$RANKS"
