@@ -77,7 +77,8 @@ check_plugin() {
         slurm_spank_init_post_opt slurm_spank_local_user_init \
         slurm_spank_task_init
     check_undefined "$so" '^(spank|slurm)_|^__(asan|ubsan|sanitizer)'
-    check_needed "$so" "^(libc\.so|ld-linux)|$san"
+    # libm and the like are glibc too; sanitizers bring them
+    check_needed "$so" "^(lib(c|m|dl|rt|pthread)\.so|ld-linux)|$san"
     if [ "$(readlink -f "$build/spank_rv.so")" = "$(readlink -f "$so")" ]; then
         result ok "spank_rv.so at the build root leads to it"
     else
