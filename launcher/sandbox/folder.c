@@ -64,7 +64,9 @@ static int resolve_parent (char *dir, char *real, struct rv_error *err)
     len = strlen (real);
     if (len + strlen (last) + 2 > PATH_MAX)
         return error_set (err, RV_EINVAL, "%s: name too long", last);
-    snprintf (real + len, PATH_MAX - len, "%s%s", len > 1 ? "/" : "", last);
+    if (len > 1)
+        real[len++] = '/';
+    memcpy (real + len, last, strlen (last) + 1);
     return RV_OK;
 }
 
@@ -88,7 +90,7 @@ int folder_resolve (const char *dir, char ret[SANDBOX_MAX_DIR + 1],
     if ((rc = resolve_parent (text, real, err))
         || (rc = check_text (real, err)))
         return rc;
-    snprintf (ret, SANDBOX_MAX_DIR + 1, "%s", real);
+    snprintf (ret, SANDBOX_MAX_DIR + 1, "%.*s", SANDBOX_MAX_DIR, real);
     return RV_OK;
 }
 

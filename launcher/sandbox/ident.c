@@ -171,7 +171,7 @@ static bool read_exe (pid_t pid, char name[64])
     n = (ssize_t)strlen (base);
     if (n > 4 && !strcmp (base + n - 4, "-wlm"))
         base[n - 4] = '\0';
-    snprintf (name, 64, "%s", base);
+    snprintf (name, 64, "%.63s", base);
     return true;
 }
 

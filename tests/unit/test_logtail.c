@@ -210,7 +210,7 @@ static void skips (void **state)
 static void skips_far (void **state)
 {
     struct fixture *f = *state;
-    char line[8];
+    char line[16];
 
     for (int i = 0; i < 3000; i++) {
         snprintf (line, sizeof (line), "%d\n", i);
