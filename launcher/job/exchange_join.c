@@ -276,8 +276,8 @@ rv_job_status_t exchange_join (struct exchange *x, uint32_t epoch,
     exchange_head (head, 0, epoch, (uint32_t)len);
     if ((status = write_all (x->fd, head, sizeof (head), end_ms))
         || (status = write_all (x->fd, blob, len, end_ms))
-        || (status =
-                read_frame (x->fd, epoch, end_ms, &said, ret_all, ret_len)))
+        || (status = read_frame (x->fd, epoch, end_ms + VERDICT_MS, &said,
+                                 ret_all, ret_len)))
         return join_error (status, err);
     if (said) {
         status =

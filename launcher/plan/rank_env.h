@@ -11,6 +11,7 @@
  * RV_NCCL_TIMEOUT and, with an explicit timeout, TORCH_NCCL_HEARTBEAT_TIMEOUT_
  * SEC=max(480,T) and DEEPSPEED_TIMEOUT=ceil(T/60) if unset.
  * A value is stale, and replaced, when RV_STEP is set and names another step;
+ * RV_BOOT of another step is unset;
  * with RV_STEP unset a value of the user's stays (PyTorch, DeepSpeed and
  * NCCL documentation give the names).
  *
