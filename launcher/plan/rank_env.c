@@ -117,10 +117,8 @@ int rank_env (const struct rank_env_in *in, rank_env_get_f get,
     before = get (arg, "RV_STEP");
     same = before && strcmp (before, step) == 0;
     w.stale = before && !same;
-    if (w.stale
-        && is_set (
-            &w,
-            "RV_BOOT")) /* with RV_STEP renewed it would pass for this step's */
+    /* With RV_STEP renewed it would pass for this step's. */
+    if (w.stale && is_set (&w, "RV_BOOT"))
         put_text (&w, "RV_BOOT", NULL);
     put_ranks (&w, in);
     put_master (&w, in, same);
