@@ -10,7 +10,14 @@
 #include <stdint.h>
 #include <string.h>
 
-static inline uint32_t half_bits (float x)
+/* The same text for the host and for kernels. */
+#ifdef __CUDACC__
+#define HALF_FN static __host__ __device__ inline
+#else
+#define HALF_FN static inline
+#endif
+
+HALF_FN uint32_t half_bits (float x)
 {
     uint32_t u;
 
@@ -18,7 +25,7 @@ static inline uint32_t half_bits (float x)
     return u;
 }
 
-static inline float half_float (uint32_t u)
+HALF_FN float half_float (uint32_t u)
 {
     float x;
 
@@ -26,12 +33,12 @@ static inline float half_float (uint32_t u)
     return x;
 }
 
-static inline float half_from_bf16 (uint16_t h)
+HALF_FN float half_from_bf16 (uint16_t h)
 {
     return half_float ((uint32_t)h << 16);
 }
 
-static inline uint16_t half_to_bf16 (float x)
+HALF_FN uint16_t half_to_bf16 (float x)
 {
     uint32_t u = half_bits (x);
 
@@ -40,7 +47,7 @@ static inline uint16_t half_to_bf16 (float x)
     return (uint16_t)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
 }
 
-static inline float half_from_f16 (uint16_t h)
+HALF_FN float half_from_f16 (uint16_t h)
 {
     uint32_t sign = (uint32_t)(h & 0x8000u) << 16;
     uint32_t rest = h & 0x7fffu;
@@ -54,7 +61,7 @@ static inline float half_from_f16 (uint16_t h)
     return half_float (half_bits ((float)rest * 0x1p-24f) | sign);
 }
 
-static inline uint16_t half_to_f16 (float x)
+HALF_FN uint16_t half_to_f16 (float x)
 {
     uint32_t u = half_bits (x), sign = (u >> 16) & 0x8000u;
     uint32_t rest = u & 0x7fffffffu;

@@ -230,6 +230,22 @@ void kern_adamw_f64_host (double *p, double *m, double *v, const double *g,
 void kern_sumsq_f32_host (double *ret, const float *x, size_t n, void *stream);
 void kern_sumsq_f64_host (double *ret, const double *x, size_t n, void *stream);
 
+/* cast - the other type of each element.
+ *   y   (n) written; bf16 as bits: rounded to nearest, ties to even, a NaN
+ *           becomes quiet (half.h); from bf16 it is exact
+ *   x   (n)
+ * The cuda ones enqueue on [stream] (a cudaStream_t) of the current device and
+ * return; a launch that failed is reported by the backend's next sync. They
+ * give the host's bits. */
+void kern_cast_f32_bf16_host (uint16_t *y, const float *x, size_t n,
+                              void *stream);
+void kern_cast_bf16_f32_host (float *y, const uint16_t *x, size_t n,
+                              void *stream);
+void kern_cast_f32_bf16_cuda (uint16_t *y, const float *x, size_t n,
+                              void *stream);
+void kern_cast_bf16_f32_cuda (float *y, const uint16_t *x, size_t n,
+                              void *stream);
+
 #ifdef __cplusplus
 }
 #endif
