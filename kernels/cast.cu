@@ -45,5 +45,5 @@ void kern_cast_bf16_f32_cuda (float *y, const uint16_t *x, size_t n,
 {
     if (n > 0)
         from_bf16<<<blocks_of (n), THREADS, 0, (cudaStream_t)stream>>> (y, x,
-                                                                       n);
+                                                                        n);
 }

@@ -2,10 +2,11 @@
 # SYNOPSIS
 #   X_AC_WITH_MPI
 # DESCRIPTION
-#   An MPI library, through its mpicc: the comm backend 'mpi'.
-#   Sets MPI_CPPFLAGS, MPI_LIBS, HAVE_MPI.
+#   An MPI library, through its mpicc. The tests of MPI programs under rv-exec
+#   are built with it; libtrain has no backend on it yet.
+#   Sets MPICC, MPI_CPPFLAGS, MPI_LIBS, HAVE_MPI.
 AC_DEFUN([X_AC_WITH_MPI], [
-    X_AC_WITH_ARG([mpi], [MPI: a third comm backend])
+    X_AC_WITH_ARG([mpi], [MPI: tests of MPI programs])
     x_ac_have_mpi=no MPI_CPPFLAGS= MPI_LIBS=
     AS_IF([test "x$with_mpi" != xno], [
         AS_IF([test -n "$x_ac_dir"], [x_ac_mpi_path=$x_ac_dir/bin], [x_ac_mpi_path=$PATH])
@@ -25,8 +26,8 @@ AC_DEFUN([X_AC_WITH_MPI], [
             AC_MSG_RESULT([$x_ac_have_mpi])
             CPPFLAGS=$x_ac_save_CPPFLAGS LIBS=$x_ac_save_LIBS])
     ])
-    X_AC_WITH_RESULT([mpi], [$x_ac_have_mpi], [$MPICC], [mpicc; Debian: libopenmpi-dev])
-    AS_IF([test $x_ac_have_mpi = yes], [AC_DEFINE([HAVE_MPI], [1], [the MPI comm backend is built])],
+    X_AC_WITH_RESULT([mpi], [$x_ac_have_mpi], [$MPICC; for tests alone, libtrain has no backend on it yet], [mpicc; Debian: libopenmpi-dev])
+    AS_IF([test $x_ac_have_mpi = yes], [AC_DEFINE([HAVE_MPI], [1], [MPI headers and library are there])],
         [MPI_CPPFLAGS= MPI_LIBS=])
     AC_SUBST([MPI_CPPFLAGS])
     AC_SUBST([MPI_LIBS])

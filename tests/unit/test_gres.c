@@ -115,8 +115,8 @@ static void refuses (void **state)
         "gres/gres/gpu:1",
         "gpu:18446744073709551616",
         "gpu:99999999999999999P",
-        "gpu:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa:"
-        "1",
+        ("gpu:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa:"
+         "1"),
         "gpu\n:4",
     };
 
