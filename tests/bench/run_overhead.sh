@@ -45,13 +45,16 @@ one_rv() {
     echo $(($(ms) - t0))
 }
 
-# The next job of either kind begins on an idle node, and at no fixed phase of
-# slurmctld's loop, which wakes once a second.
+# The next job of either kind begins on an idle node. slurmctld wakes once a
+# second, so a job starts up to a second late; both jobs of a pair begin at the
+# same phase of the clock's second, and the pairs cover it evenly.
 idle() {
+    local now
     until [ -z "$(squeue -h)" ] && [ "$(sinfo -h -o %t)" = idle ]; do
         sleep 0.05
     done
-    sleep "$(printf '0.%03d' $((RANDOM % 1000)))"
+    now=$(ms)
+    sleep "$(printf '0.%03d' $((($1 * 1000 / pairs + 1000 - now % 1000) % 1000)))"
 }
 
 median() {
@@ -61,9 +64,9 @@ median() {
 
 printf '%4s %12s %12s\n' pair 'sbatch ms' 'rv run ms'
 for i in $(seq "$pairs"); do
-    idle
+    idle "$i"
     a=$(one_sbatch)
-    idle
+    idle "$i"
     b=$(one_rv)
     printf '%4d %12d %12d\n' "$i" "$a" "$b"
     echo "$a" >>"$dir/sbatch"
