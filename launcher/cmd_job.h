@@ -51,6 +51,21 @@ void known_fini (struct known *known);
 int known_find (const struct known *known, const char *word,
                 const struct known_job **ret, struct rv_error *err);
 
+/* cmd_job_options - read the options that rv ps and rv stop share: -a, --json
+ * (into [ctx]) and --help.
+ *   what       "list jobs": stands in messages
+ *   ret_all    -a was given
+ *   ret_done   the command is over (help was printed, or an option was wrong)
+ *              and the value is its exit status; else optind is the first word
+ */
+int cmd_job_options (struct cmd_ctx *ctx, int argc, char **argv,
+                     const char *what, bool *ret_all, bool *ret_done);
+
+/* cmd_job_known - known_load with the user's settings, its failure printed.
+ * Returns an exit status; free [ret] with known_fini after CMD_OK. */
+int cmd_job_known (const struct cmd_ctx *ctx, const char *what,
+                   struct known *ret);
+
 /* known_active - has it not ended, as far as anyone can tell? */
 bool known_active (const struct known_job *job);
 

@@ -12,7 +12,6 @@
 #include "cmd_job.h"
 #include "jsonout.h"
 #include "plan/duration.h"
-#include "settings.h"
 
 static const char usage[] =
     "Usage: rv ps [-a] [--json]\n"
@@ -149,64 +148,23 @@ static int print_table (const struct known *known, bool all)
     return CMD_OK;
 }
 
-static int show (const struct cmd_ctx *ctx, bool all)
+static int cmd_ps_run (struct cmd_ctx *ctx, int argc, char **argv)
 {
-    struct settings settings;
-    struct rv_error err = {0};
     struct known known;
-    int status = settings_load (&settings, &err);
+    bool all, done;
+    int status = cmd_job_options (ctx, argc, argv, "list jobs", &all, &done);
 
-    if (status != RV_OK)
-        return cmd_fail (ctx, CMD_FAILED, NULL, "cannot list jobs: %s",
-                         err.text);
-    status = known_load (settings.state_dir, false, &known, &err);
-    settings_fini (&settings);
-    if (status != RV_OK)
-        return cmd_fail (ctx, cmd_job_status (status), cmd_job_hint (status),
-                         "cannot list jobs: %s", err.text);
+    if (done)
+        return status;
+    if (optind < argc)
+        return cmd_usage_error (
+            ctx, "cannot list jobs: '%s' is one word too many", argv[optind]);
+    status = cmd_job_known (ctx, "list jobs", &known);
+    if (status != CMD_OK)
+        return status;
     status = ctx->json ? print_json (&known, all) : print_table (&known, all);
     known_fini (&known);
     return status;
-}
-
-static int cmd_ps_run (struct cmd_ctx *ctx, int argc, char **argv)
-{
-    static const struct option options[] = {
-        {"all", no_argument, NULL, 'a'},
-        {"json", no_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
-    };
-    bool all = false, help = false;
-    int c;
-
-    optind = 0;
-    opterr = 0;
-    while ((c = getopt_long (argc, argv, "+ah", options, NULL)) != -1)
-        switch (c) {
-        case 'a':
-            all = true;
-            break;
-        case 'j':
-            ctx->json = true;
-            break;
-        case 'h':
-            help = true;
-            break;
-        default:
-            return cmd_usage_error (ctx,
-                                    "cannot list jobs: there is no option "
-                                    "'%s'",
-                                    argv[optind - 1]);
-        }
-    if (help)
-        return cmd_help (ctx);
-    if (optind < argc)
-        return cmd_usage_error (ctx,
-                                "cannot list jobs: '%s' is one word too "
-                                "many",
-                                argv[optind]);
-    return show (ctx, all);
 }
 
 const struct cmd cmd_ps = {

@@ -10,7 +10,6 @@
 
 #include "cmd_job.h"
 #include "jsonout.h"
-#include "settings.h"
 
 static const char usage[] =
     "Usage: rv stop JOB|NAME... [--json]\n"
@@ -84,20 +83,12 @@ static int stop_named (struct cmd_ctx *ctx, const struct known *known, int argc,
 
 static int stop (struct cmd_ctx *ctx, bool all, int argc, char **argv)
 {
-    struct settings settings;
-    struct rv_error err = {0};
     struct known known;
     json_t *stopped;
-    int status = settings_load (&settings, &err);
+    int status = cmd_job_known (ctx, "stop jobs", &known);
 
-    if (status != RV_OK)
-        return cmd_fail (ctx, CMD_FAILED, NULL, "cannot stop jobs: %s",
-                         err.text);
-    status = known_load (settings.state_dir, false, &known, &err);
-    settings_fini (&settings);
-    if (status != RV_OK)
-        return cmd_fail (ctx, cmd_job_status (status), cmd_job_hint (status),
-                         "cannot stop jobs: %s", err.text);
+    if (status != CMD_OK)
+        return status;
     stopped = json_array ();
     status = all ? stop_all (ctx, &known, stopped)
                  : stop_named (ctx, &known, argc, argv, stopped);
@@ -112,34 +103,11 @@ static int stop (struct cmd_ctx *ctx, bool all, int argc, char **argv)
 
 static int cmd_stop_run (struct cmd_ctx *ctx, int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"all", no_argument, NULL, 'a'},
-        {"json", no_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
-    };
-    bool all = false, help = false;
-    int c;
+    bool all, done;
+    int status = cmd_job_options (ctx, argc, argv, "stop jobs", &all, &done);
 
-    optind = 0;
-    opterr = 0;
-    while ((c = getopt_long (argc, argv, "ah", options, NULL)) != -1)
-        switch (c) {
-        case 'a':
-            all = true;
-            break;
-        case 'j':
-            ctx->json = true;
-            break;
-        case 'h':
-            help = true;
-            break;
-        default:
-            return cmd_usage_error (ctx, "cannot stop jobs: '%s' is no option",
-                                    argv[optind - 1]);
-        }
-    if (help)
-        return cmd_help (ctx);
+    if (done)
+        return status;
     if (all == (optind < argc))
         return cmd_usage_error (ctx, all ? "cannot stop jobs: -a and names "
                                            "exclude each other"

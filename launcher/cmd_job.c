@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * cmd_job.c - what the commands about jobs share: options and loading */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+#include "cmd_job.h"
+
+#include <getopt.h>
+#include <stddef.h>
+
+#include "settings.h"
+
+int cmd_job_options (struct cmd_ctx *ctx, int argc, char **argv,
+                     const char *what, bool *ret_all, bool *ret_done)
+{
+    static const struct option options[] = {
+        {"all", no_argument, NULL, 'a'},
+        {"json", no_argument, NULL, 'j'},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0},
+    };
+    bool help = false;
+    int c;
+
+    optind = 0;
+    opterr = 0;
+    *ret_all = false;
+    *ret_done = true;
+    while ((c = getopt_long (argc, argv, "ah", options, NULL)) != -1)
+        switch (c) {
+        case 'a':
+            *ret_all = true;
+            break;
+        case 'j':
+            ctx->json = true;
+            break;
+        case 'h':
+            help = true;
+            break;
+        default:
+            return cmd_usage_error (ctx, "cannot %s: there is no option '%s'",
+                                    what, argv[optind - 1]);
+        }
+    if (help)
+        return cmd_help (ctx);
+    *ret_done = false;
+    return CMD_OK;
+}
+
+int cmd_job_known (const struct cmd_ctx *ctx, const char *what,
+                   struct known *ret)
+{
+    struct settings settings;
+    struct rv_error err = {0};
+    int status = settings_load (&settings, &err);
+
+    if (status != RV_OK)
+        return cmd_fail (ctx, CMD_FAILED, NULL, "cannot %s: %s", what,
+                         err.text);
+    status = known_load (settings.state_dir, false, ret, &err);
+    settings_fini (&settings);
+    if (status != RV_OK)
+        return cmd_fail (ctx, cmd_job_status (status), cmd_job_hint (status),
+                         "cannot %s: %s", what, err.text);
+    return CMD_OK;
+}
