@@ -22,9 +22,14 @@ fault() { # text, lines
 }
 
 exported() { "$NM" -D --defined-only "$1" | awk '{sub (/@.*/, "", $NF); print $NF}'; }
-undefined() { # strong ones, without versions of libc and the loader
+# Strong ones that libc does not define. A sanitizer takes the version off those
+# that it intercepts, so libc itself is asked.
+undefined() {
+    local libc
+    libc=$(ldd "$1" | awk '$1 ~ /^libc\.so/ {print $3}')
     "$NM" -D --undefined-only "$1" | awk '$1 == "U" {print $2}' \
-        | grep -v '@.*GLIBC'
+        | grep -v '@.*GLIBC' | sort -u \
+        | comm -23 - <(exported "${libc:?}" | sort -u)
 }
 
 # check_exports FILE REGEX [MUST...] - all match, and the named ones are there
