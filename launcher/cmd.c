@@ -96,6 +96,10 @@ int cmd_help (const struct cmd_ctx *ctx)
 
 static int vfail (const struct cmd_ctx *ctx, int status, const char *hint,
                   const char *fmt, va_list ap)
+    __attribute__ ((format (printf, 4, 0)));
+
+static int vfail (const struct cmd_ctx *ctx, int status, const char *hint,
+                  const char *fmt, va_list ap)
 {
     struct rv_error err;
     json_t *json;
