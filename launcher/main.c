@@ -82,6 +82,7 @@ int main (int argc, char **argv)
     struct rv_error err = {0};
     bool sandbox = false;
     const char *dir = NULL, *value;
+    char hint[320];
     int i;
 
     for (i = 1; i < argc && argv[i][0] == '-'; i++) {
@@ -104,9 +105,11 @@ int main (int argc, char **argv)
         help (stderr);
         return CMD_USAGE;
     }
-    if (sandbox && sandbox_use (dir, &err))
-        return cmd_fail (&ctx, CMD_NO_CONTROLLER,
-                         "start it with 'rv sandbox up'",
+    if (sandbox && sandbox_use (dir, &err)) {
+        snprintf (hint, sizeof (hint), "start it with 'rv sandbox up%s%s'",
+                  dir ? " --dir " : "", dir ? dir : "");
+        return cmd_fail (&ctx, CMD_NO_CONTROLLER, hint,
                          "cannot use the sandbox: %s", err.text);
+    }
     return run_command (&ctx, argc - i, argv + i);
 }

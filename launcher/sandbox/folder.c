@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -108,17 +109,37 @@ static int check_owner (int fd, const char *dir, struct rv_error *err)
     return RV_OK;
 }
 
-static bool is_empty (const char *dir)
-{
-    DIR *d = opendir (dir);
-    struct dirent *entry;
-    bool empty = d != NULL;
+/* ---- the mark ----
+ *
+ * DIR/.rv-sandbox is the lock and the mark. `up` makes it first, takes its
+ * lock, and only then looks what else is there: with the lock nobody of us
+ * changes the folder. If nothing else is there it writes a word into the mark,
+ * and by that the folder is a sandbox's. A mark without the word beside other
+ * files means that they are somebody's own, and the mark goes. So no folder is
+ * ever judged while another `up` or `down` is half-way. */
+#define WORD  "rv sandbox\n"
+#define TRIES 100
 
-    while (empty && (entry = readdir (d)))
-        empty = !strcmp (entry->d_name, ".") || !strcmp (entry->d_name, "..");
-    if (d)
-        closedir (d);
-    return empty;
+/* Does the opened folder hold anything but a mark? */
+static int has_others (int folder, bool *ret, struct rv_error *err)
+{
+    int fd = openat (folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = fd >= 0 ? fdopendir (fd) : NULL;
+    struct dirent *entry;
+    bool others = false;
+
+    if (!d) {
+        error_set (err, RV_EIO, "cannot be listed: %s", strerror (errno));
+        if (fd >= 0)
+            close (fd);
+        return RV_EIO;
+    }
+    while (!others && (entry = readdir (d)))
+        others = strcmp (entry->d_name, ".") && strcmp (entry->d_name, "..")
+                 && strcmp (entry->d_name, SANDBOX_MARK);
+    closedir (d);
+    *ret = others;
+    return RV_OK;
 }
 
 /* Open the folder itself, not what a link points to. */
@@ -137,51 +158,100 @@ static int open_folder (const char *dir, int *ret_fd, struct rv_error *err)
     return RV_OK;
 }
 
-/* The mark of [dir], opened, made where that is right; in *ret_mark. */
-static int open_mark (const char *dir, int create, int *ret_mark,
+/* The mark of the opened folder, made with [create]. RV_ENOTFOUND. */
+static int open_mark (int folder, const char *dir, int create, int *ret_mark,
                       struct rv_error *err)
 {
-    int fd = -1, mark, rc = open_folder (dir, &fd, err);
+    int flags = O_RDWR | O_NOFOLLOW | O_CLOEXEC | (create ? O_CREAT : 0);
+    int mark = openat (folder, SANDBOX_MARK, flags, 0600);
+    struct stat st;
+
+    if (mark < 0)
+        return error_set (err, errno == ENOENT ? RV_ENOTFOUND : RV_EIO,
+                          "%s/%s: %s", dir, SANDBOX_MARK, strerror (errno));
+    if (fstat (mark, &st) || !S_ISREG (st.st_mode)) {
+        close (mark);
+        return error_set (err, RV_EINVAL, "%s/%s: not a regular file", dir,
+                          SANDBOX_MARK);
+    }
+    *ret_mark = mark;
+    return RV_OK;
+}
+
+static bool has_word (int mark)
+{
+    struct stat st;
+
+    return !fstat (mark, &st) && st.st_size > 0;
+}
+
+static int not_ours (const char *dir, struct rv_error *err)
+{
+    return error_set (err, RV_EINVAL,
+                      "%s holds other files and is no sandbox's", dir);
+}
+
+/* One look without the lock: the mark of a sandbox's folder, or of one that is
+ * about to become one. RV_ENOTFOUND: the folder is empty. */
+static int look (int folder, const char *dir, int *ret_mark,
+                 struct rv_error *err)
+{
+    int mark = -1, rc = open_mark (folder, dir, 0, &mark, err);
+    bool others = false;
+
+    if (rc && rc != RV_ENOTFOUND)
+        return rc;
+    /* The others first, the word after them: the word comes before any file of
+     * ours. */
+    if ((rc = has_others (folder, &others, err)) == RV_OK) {
+        if (others && (mark < 0 || !has_word (mark)))
+            rc = not_ours (dir, err);
+        else if (mark < 0)
+            rc = error_set (err, RV_ENOTFOUND, "%s is empty", dir);
+    }
+    if (!rc)
+        *ret_mark = mark;
+    else if (mark >= 0)
+        close (mark);
+    return rc;
+}
+
+/* The mark of [dir], for one who must not make it. Files without a mark are
+ * another's, unless the mark came or went between the two steps of a look;
+ * that does not happen three times. */
+static int find_mark (const char *dir, int *ret_mark, struct rv_error *err)
+{
+    int folder, rc = open_folder (dir, &folder, err);
 
     if (rc)
         return rc;
-    mark = openat (fd, SANDBOX_MARK, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-    if (mark < 0 && errno == ENOENT && create && is_empty (dir))
-        mark = openat (fd, SANDBOX_MARK,
-                       O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (mark < 0 && errno == ENOENT && is_empty (dir))
-        rc = error_set (err, RV_ENOTFOUND, "%s is empty", dir);
-    else if (mark < 0 && errno == ENOENT)
-        rc = error_set (err, RV_EINVAL,
-                        "%s holds other files and is no sandbox's", dir);
-    else if (mark < 0)
-        rc = error_set (err, RV_EIO, "%s/%s: %s", dir, SANDBOX_MARK,
-                        strerror (errno));
-    else if (create && fchmod (fd, 0700))
-        rc = error_set (err, RV_EIO, "%s: %s", dir, strerror (errno));
-    close (fd);
-    if (rc && mark >= 0)
-        close (mark);
-    if (!rc)
-        *ret_mark = mark;
+    rc = RV_EINVAL;
+    for (int i = 0; i < 3 && rc == RV_EINVAL; i++)
+        rc = look (folder, dir, ret_mark, err);
+    close (folder);
     return rc;
 }
 
-int folder_check (const char *dir, struct rv_error *err)
+int folder_check (const char *dir, bool *ret_busy, struct rv_error *err)
 {
-    int mark, rc = open_mark (dir, 0, &mark, err);
+    int mark, rc = find_mark (dir, &mark, err);
 
-    if (!rc)
-        close (mark);
-    return rc;
+    if (rc)
+        return rc;
+    if (ret_busy)
+        *ret_busy = flock (mark, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK;
+    close (mark);
+    return RV_OK;
 }
 
-/* Wait for the lock of [mark]; RV_ESTATE when the folder was removed by the
- * one who had it. */
+/* Wait for the lock of [mark]; RV_ESTATE when it is not the mark of [dir] any
+ * more: the one who had it has removed the folder. */
 static int wait_lock (const char *dir, int mark, struct rv_error *err)
 {
     long long end = proc_now_ms () + LOCK_WAIT_MS;
-    struct stat st;
+    struct stat mine, there;
+    char *path;
+    bool same;
 
     while (flock (mark, LOCK_EX | LOCK_NB)) {
         if (errno != EWOULDBLOCK && errno != EINTR)
@@ -192,33 +262,71 @@ static int wait_lock (const char *dir, int mark, struct rv_error *err)
                               "%s: another 'rv sandbox' works on it", dir);
         poll (NULL, 0, 10);
     }
-    if (fstat (mark, &st) || !st.st_nlink)
-        return error_set (err, RV_ESTATE, "%s: removed meanwhile", dir);
+    if (!(path = fsio_join (dir, SANDBOX_MARK)))
+        return error_set (err, RV_ENOMEM, "out of memory");
+    same = !fstat (mark, &mine) && !lstat (path, &there)
+           && mine.st_dev == there.st_dev && mine.st_ino == there.st_ino;
+    free (path);
+    return same ? RV_OK
+                : error_set (err, RV_ESTATE, "%s: removed meanwhile", dir);
+}
+
+/* With the lock: is the folder ours, or may it become so? */
+static int judge (int folder, const char *dir, int create, int mark,
+                  struct rv_error *err)
+{
+    bool others;
+    int rc;
+
+    if (!has_word (mark)) {
+        if ((rc = has_others (folder, &others, err)))
+            return rc;
+        if (others) {
+            unlinkat (folder, SANDBOX_MARK, 0);
+            return not_ours (dir, err);
+        }
+        if (create && write (mark, WORD, strlen (WORD)) < 0)
+            return error_set (err, RV_EIO, "%s/%s: %s", dir, SANDBOX_MARK,
+                              strerror (errno));
+    }
+    if (create && fchmod (folder, 0700))
+        return error_set (err, RV_EIO, "%s: %s", dir, strerror (errno));
     return RV_OK;
+}
+
+/* One try; RV_ESTATE and, with [create], RV_ENOTFOUND ask for the next. */
+static int try_lock (const char *dir, int create, int *ret_mark,
+                     struct rv_error *err)
+{
+    int folder, mark, rc;
+
+    if (create && mkdir (dir, 0700) && errno != EEXIST)
+        return error_set (err, RV_EIO, "%s: %s", dir, strerror (errno));
+    if ((rc = open_folder (dir, &folder, err)))
+        return rc;
+    rc = create ? open_mark (folder, dir, 1, &mark, err)
+                : find_mark (dir, &mark, err);
+    if (!rc) {
+        rc = wait_lock (dir, mark, err);
+        if (!rc)
+            rc = judge (folder, dir, create, mark, err);
+        if (rc)
+            close (mark);
+        else
+            *ret_mark = mark;
+    }
+    close (folder);
+    return rc;
 }
 
 int folder_lock (const char *dir, int create, int *ret_fd, struct rv_error *err)
 {
-    for (int tries = 0;; tries++) {
-        int mark, rc;
+    int rc = RV_ESTATE;
 
-        if (create && mkdir (dir, 0700) && errno != EEXIST)
-            return error_set (err, RV_EIO, "%s: %s", dir, strerror (errno));
-        rc = open_mark (dir, create, &mark, err);
-        /* Between mkdir and open a `down` may have removed it. */
-        if (rc == RV_ENOTFOUND && create && tries < 100)
-            continue;
-        if (rc)
-            return rc;
-        rc = wait_lock (dir, mark, err);
-        if (!rc) {
-            *ret_fd = mark;
-            return RV_OK;
-        }
-        close (mark);
-        if (rc != RV_ESTATE || tries >= 100)
-            return rc;
-    }
+    for (int i = 0;
+         i < TRIES && (rc == RV_ESTATE || (create && rc == RV_ENOTFOUND)); i++)
+        rc = try_lock (dir, create, ret_fd, err);
+    return rc;
 }
 
 int folder_clear (const char *dir, struct rv_error *err)
@@ -249,14 +357,32 @@ int folder_clear (const char *dir, struct rv_error *err)
     return rc;
 }
 
+/* rmdir failed: has an `up` that did not wait for our lock, since the mark was
+ * gone, taken the folder for itself? */
+static bool taken_anew (const char *dir)
+{
+    struct stat st;
+    int mark, rc = find_mark (dir, &mark, NULL);
+
+    if (!rc)
+        close (mark);
+    return !rc || (lstat (dir, &st) && errno == ENOENT);
+}
+
 int folder_remove (const char *dir, struct rv_error *err)
 {
     char *mark = fsio_join (dir, SANDBOX_MARK);
     int rc = mark ? folder_clear (dir, err)
-                  : error_set (err, RV_ENOMEM, "out of memory");
+                  : error_set (err, RV_ENOMEM, "out of memory"),
+        why;
 
-    if (!rc && ((unlink (mark) && errno != ENOENT) || rmdir (dir)))
-        rc = error_set (err, RV_EIO, "%s: %s", dir, strerror (errno));
+    if (!rc
+        && ((unlink (mark) && errno != ENOENT)
+            || (rmdir (dir) && errno != ENOENT))) {
+        why = errno;
+        if (why != ENOTEMPTY || !taken_anew (dir))
+            rc = error_set (err, RV_EIO, "%s: %s", dir, strerror (why));
+    }
     free (mark);
     return rc;
 }

@@ -3,6 +3,8 @@
 #ifndef RV_SANDBOX_FOLDER_H
 #define RV_SANDBOX_FOLDER_H
 
+#include <stdbool.h>
+
 #include "plan/error.h"
 #include "sandbox/state.h"
 
@@ -16,23 +18,25 @@ int folder_resolve (const char *dir, char ret[SANDBOX_MAX_DIR + 1],
                     struct rv_error *err);
 
 /* folder_lock - take the folder for this process.
- *   create    make it (0700) if it is not there or empty
+ *   create    make it (0700) if it is not there, make it ours if it is empty
  *   ret_fd    the lock; it ends with the last copy of this descriptor
  * Waits up to a minute for another `up` or `down`. RV_ENOTFOUND when there is
  * none, RV_EINVAL when it is another user's or holds something else than a
- * sandbox: such a folder is never touched. */
+ * sandbox: such a folder stays as it is. */
 int folder_lock (const char *dir, int create, int *ret_fd,
                  struct rv_error *err);
 
 /* folder_check - is it a sandbox folder of this user? As folder_lock without
- * the lock. */
-int folder_check (const char *dir, struct rv_error *err);
+ * the lock, and without waiting.
+ *   ret_busy  written: somebody has the lock; may be NULL */
+int folder_check (const char *dir, bool *ret_busy, struct rv_error *err);
 
 /* folder_clear - remove what is in it but the mark. Needs the lock. */
 int folder_clear (const char *dir, struct rv_error *err);
 
 /* folder_remove - clear it, then remove the mark and the folder. A crash
- * leaves the mark, so that the next call goes on. Needs the lock. */
+ * leaves the mark, so that the next call goes on. Needs the lock. An `up` that
+ * takes the folder the moment its mark is gone is no failure. */
 int folder_remove (const char *dir, struct rv_error *err);
 
 #endif

@@ -21,6 +21,7 @@
 
 struct options {
     const char *dir;
+    char dir_words[SANDBOX_MAX_DIR + 8]; /* " --dir D", "" for the default */
     struct sandbox_wish wish;
     bool shaped; /* an option that only `up` takes was given */
     bool help;
@@ -147,16 +148,23 @@ int sandbox_path (char **ret_path, struct rv_error *err)
 /* The sandbox of [dir] if it is up. RV_ENOTFOUND none, RV_ESTATE not up. */
 static int find_up (const char *dir, struct sandbox *sb, struct rv_error *err)
 {
+    bool busy = false;
     const char *dead;
-    int rc = folder_check (dir, err);
+    int rc = folder_check (dir, &busy, err);
 
     if (!rc)
         rc = sandbox_load (dir, sb, err);
+    if (rc == RV_ENOTFOUND && busy)
+        return error_set (err, RV_ESTATE,
+                          "an 'up' or 'down' of the one in %s is at work", dir);
     if (rc == RV_ENOTFOUND)
         return error_set (err, rc, "none is up in %s", dir);
     if (rc || sandbox_is_up (sb, &dead))
         return rc;
-    if (dead)
+    if (busy)
+        error_set (err, RV_ESTATE,
+                   "an 'up' or 'down' of the one in %s is at work", dir);
+    else if (dead)
         error_set (err, RV_ESTATE, "%s of the one in %s does not run", dead,
                    dir);
     else
@@ -185,15 +193,19 @@ int sandbox_use (const char *dir, struct rv_error *err)
 
 /* ---- verbs ---- */
 
-static const char *up_hint (int rc)
+static void up_hint (int rc, const struct options *opts, char *ret, size_t size)
 {
     switch (rc) {
     case RV_EMISMATCH:
-        return "'rv sandbox down' ends it, --dir takes another folder";
+        snprintf (ret, size,
+                  "'rv sandbox down%s' ends it, --dir takes another folder",
+                  opts->dir_words);
+        break;
     case RV_ENOTFOUND:
-        return "install it, or see --help";
+        snprintf (ret, size, "install it, or see --help");
+        break;
     default:
-        return "see 'rv sandbox up --help'";
+        snprintf (ret, size, "see 'rv sandbox up --help'");
     }
 }
 
@@ -203,17 +215,19 @@ static int verb_up (struct cmd_ctx *ctx, const char *dir,
     long long t0 = proc_now_ms ();
     struct rv_error err = {0};
     struct sandbox sb = {0};
+    char hint[SANDBOX_MAX_DIR + 80];
     bool was;
     double s;
     int rc = sandbox_up (dir, &opts->wish, &sb, &was, &err);
 
-    if (rc)
+    if (rc) {
+        up_hint (rc, opts, hint, sizeof (hint));
         return cmd_fail (ctx,
                          rc == RV_EMISMATCH || rc == RV_EINVAL ? CMD_UNMET
                          : rc == RV_EABORTED                   ? 128 + SIGINT
                                                                : CMD_FAILED,
-                         up_hint (rc), "cannot start the sandbox: %s",
-                         err.text);
+                         hint, "cannot start the sandbox: %s", err.text);
+    }
     s = (double)(proc_now_ms () - t0) / 1000;
     if (ctx->json) {
         rc = print_json (sandbox_json (dir, "up", &sb, was ? -1 : s));
@@ -223,9 +237,8 @@ static int verb_up (struct cmd_ctx *ctx, const char *dir,
         if (!was)
             printf (", %.2f s", s);
         printf ("\nuse it: rv --sandbox%s%s COMMAND, or: eval \"$(rv sandbox "
-                "env%s%s)\"\n",
-                opts->dir ? "=" : "", opts->dir ? dir : "",
-                opts->dir ? " --dir " : "", opts->dir ? dir : "");
+                "env%s)\"\n",
+                opts->dir ? "=" : "", opts->dir ? dir : "", opts->dir_words);
     }
     sandbox_fini (&sb);
     return rc;
@@ -251,34 +264,57 @@ static int verb_down (struct cmd_ctx *ctx, const char *dir,
     return CMD_OK;
 }
 
+/* "up", "down", "busy" or "broken", NULL with [err] when the folder is no
+ * sandbox's; *ret_known: [sb] has what its record says. A look at the lock and
+ * one at the record are not one look, so what seems broken is looked at twice:
+ * an `up` may have come between. */
+static const char *find_state (const char *dir, struct sandbox *sb,
+                               bool *ret_known, struct rv_error *err)
+{
+    bool busy;
+
+    *ret_known = false;
+    for (int i = 0; i < 2; i++) {
+        int rc = folder_check (dir, &busy, err);
+
+        sandbox_fini (sb);
+        *ret_known = !rc && !sandbox_load (dir, sb, NULL);
+        if (rc)
+            return rc == RV_ENOTFOUND ? "down" : NULL;
+        if (*ret_known && sandbox_is_up (sb, NULL))
+            return "up";
+        if (busy)
+            return "busy";
+    }
+    return "broken";
+}
+
 static int verb_status (struct cmd_ctx *ctx, const char *dir,
                         const struct options *opts)
 {
     struct rv_error err = {0};
     struct sandbox sb = {0};
     bool known, up;
-    int rc = folder_check (dir, &err);
+    const char *state = find_state (dir, &sb, &known, &err);
+    int rc = CMD_OK;
 
-    (void)opts;
-    if (rc && rc != RV_ENOTFOUND)
+    if (!state)
         return cmd_fail (ctx, CMD_FAILED, NULL, "cannot read the sandbox: %s",
                          err.text);
-    known = !rc && !sandbox_load (dir, &sb, &err);
-    up = known && sandbox_is_up (&sb, NULL);
+    up = !strcmp (state, "up");
     if (ctx->json) {
-        rc = print_json (sandbox_json (dir,
-                                       up   ? "up"
-                                       : rc ? "down"
-                                            : "broken",
-                                       known ? &sb : NULL, -1));
-    } else if (rc) {
-        printf ("sandbox in %s: down\n", dir);
+        rc = print_json (sandbox_json (dir, state, known ? &sb : NULL, -1));
     } else {
-        printf ("sandbox in %s: %s\n", dir,
-                up ? "up" : "broken, 'rv sandbox up' or 'down' cleans it");
-        if (known)
-            print_shape (&sb);
+        printf ("sandbox in %s: %s", dir, state);
+        if (!strcmp (state, "busy"))
+            printf (", an 'up' or 'down' is at work");
+        if (!strcmp (state, "broken"))
+            printf (", 'rv sandbox up%s' or 'down' cleans it", opts->dir_words);
         puts ("");
+        if (known) {
+            print_shape (&sb);
+            puts ("");
+        }
         for (int i = 0; i < sb.n_daemons; i++)
             printf ("  %-10s %7d %s\n", sb.daemon[i].name,
                     (int)sb.daemon[i].pid,
@@ -307,16 +343,17 @@ static int verb_env (struct cmd_ctx *ctx, const char *dir,
     struct rv_error err = {0};
     struct sandbox sb;
     char conf[SANDBOX_MAX_DIR + 16], *path = NULL;
+    char hint[SANDBOX_MAX_DIR + 48];
     int rc = find_up (dir, &sb, &err);
 
-    (void)opts;
+    snprintf (hint, sizeof (hint), "start one with 'rv sandbox up%s'",
+              opts->dir_words);
     if (rc)
         return cmd_fail (ctx,
                          rc == RV_ENOTFOUND || rc == RV_ESTATE
                              ? CMD_NO_CONTROLLER
                              : CMD_FAILED,
-                         "start one with 'rv sandbox up'",
-                         "cannot use the sandbox: %s", err.text);
+                         hint, "cannot use the sandbox: %s", err.text);
     if (ctx->json) {
         rc = print_json (sandbox_json (dir, "up", &sb, -1));
     } else if (!(rc = sandbox_path (&path, &err))) {
@@ -476,6 +513,9 @@ static int run (struct cmd_ctx *ctx, int argc, char **argv)
         if (folder_resolve (opts.dir, dir, &err))
             return cmd_fail (ctx, CMD_FAILED, NULL,
                              "cannot use the sandbox folder: %s", err.text);
+        if (opts.dir)
+            snprintf (opts.dir_words, sizeof (opts.dir_words), " --dir %s",
+                      dir);
         return verb[i].run (ctx, dir, &opts);
     }
     return cmd_usage_error (ctx, "'%s' is not up, down, status or env", word);

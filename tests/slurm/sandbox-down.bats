@@ -140,7 +140,7 @@ X
     wait_for 10 gone "$(pid_of slurmctld)"
     run_cmd "$RV" sandbox status --dir "$S"
     [ "$status" = 3 ]
-    [[ $output == *broken* ]]
+    [[ $output == *"broken, 'rv sandbox up --dir $S' or 'down' cleans it"* ]]
     run_cmd "$RV" sandbox env --dir "$S"
     [ "$status" = 3 ]
     [[ $output == *slurmctld* ]]

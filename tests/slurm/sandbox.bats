@@ -156,7 +156,7 @@ X
     [ "$before" = "$(cat "$SANDBOX/sandbox.json")" ]
     run_cmd "$RV" sandbox up --dir "$SANDBOX" --nodes 3
     [ "$status" = 5 ]
-    [[ $output == *"another shape"* ]]
+    [[ $output == *"another shape"*"'rv sandbox down --dir $SANDBOX'"* ]]
     [ "$before" = "$(cat "$SANDBOX/sandbox.json")" ]
 }
 
@@ -232,9 +232,10 @@ X
     [ "$(json 'd["state"], d["nodes"], d["daemons"]' <<<"$output")" = "('down', None, [])" ]
     run_cmd "$RV" sandbox env --dir "$RVT/none"
     [ "$status" = 3 ]
-    [[ $output == *"rv sandbox up"* ]]
+    [[ $output == *"'rv sandbox up --dir $RVT/none'"* ]]
     run_cmd "$RV" --sandbox="$RVT/none" sandbox status
     [ "$status" = 3 ]
+    [[ $output == *"'rv sandbox up --dir $RVT/none'"* ]]
     run_cmd "$RV" sandbox down --dir "$RVT/none"
     [ "$status" = 0 ]
     [ ! -e "$RVT/none" ]
@@ -309,20 +310,48 @@ X
     [ "$status" = 0 ]
 }
 
-@test "two ups of one folder at once: one starts it, both succeed" {
+# bg NAME ARG... - rv sandbox ARG... of $both in the background; its output in
+# RVT/NAME, its status as a last line behind it
+bg() {
+    (
+        s=0
+        "$RV" sandbox "${@:2}" --dir "$both" >"$RVT/$1" 2>&1 || s=$?
+        echo "status $s" >>"$RVT/$1"
+    ) 3>&- &
+}
+
+@test "ups, downs and looks at one folder at once all get their answer" {
     both=$RVT/both
-    "$RV" sandbox up --dir "$both" --nodes 1 >"$RVT/1" 2>&1 3>&- &
-    one=$!
-    "$RV" sandbox up --dir "$both" --nodes 1 >"$RVT/2" 2>&1 3>&- &
-    two=$!
-    s=0
-    wait "$one" || s=1
-    wait "$two" || s=2
-    cat "$RVT/1" "$RVT/2"
-    [ "$s" = 0 ]
-    [ "$(cat "$RVT/1" "$RVT/2" | grep -c "was up already")" = 1 ]
-    run_cmd "$RV" sandbox down --dir "$both"
-    [ "$status" = 0 ]
+    rounds=5
+    [ -z "${RV_TEST_LONG:-}" ] || rounds=100
+    for ((i = 0; i < rounds; i++)); do
+        # One starts it, both succeed; who looks meanwhile is told the truth.
+        bg up1 up --nodes 1
+        bg status1 status
+        bg env1 env
+        bg up2 up --nodes 1
+        bg status2 status --json
+        wait
+        (cd "$RVT" && tail -n +1 up1 up2 status1 status2 env1)
+        [ "$(tail -qn 1 "$RVT/up1" "$RVT/up2" | sort -u)" = "status 0" ]
+        [ "$(cat "$RVT/up1" "$RVT/up2" | grep -c "was up already")" = 1 ]
+        grep -Eqx "sandbox in $both: (up|down|busy, an 'up' or 'down' is at work)" "$RVT/status1"
+        grep -Eq '"state":"(up|down|busy)"' "$RVT/status2"
+        grep -Eq "^export|none is up|is at work" "$RVT/env1"
+        # An end and a beginning: either order is fine, an error is not.
+        bg down1 down
+        bg up1 up --nodes 1
+        bg status1 status
+        bg down2 down
+        wait
+        (cd "$RVT" && tail -n +1 up1 down1 down2 status1)
+        [ "$(tail -qn 1 "$RVT/up1" "$RVT/down1" "$RVT/down2" | sort -u)" = "status 0" ]
+        grep -Eq "^sandbox in $both: (up|down|busy)" "$RVT/status1"
+        run_cmd "$RV" sandbox down --dir "$both"
+        [ "$status" = 0 ]
+        [ ! -e "$both" ]
+    done
+    [ -z "$(holders "$both")" ]
 }
 
 # ---- a plain user ----

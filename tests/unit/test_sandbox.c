@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -104,7 +105,7 @@ static void folder_of_others_is_refused (void **state)
     assert_int_equal (fsio_write (file, "x", 1, 0600, NULL), RV_OK);
     assert_int_equal (folder_lock (dir, 1, &fd, NULL), RV_EINVAL);
     assert_int_equal (folder_lock (dir, 0, &fd, NULL), RV_EINVAL);
-    assert_int_equal (folder_check (dir, NULL), RV_EINVAL);
+    assert_int_equal (folder_check (dir, NULL, NULL), RV_EINVAL);
     assert_int_equal (stat (file, &st), 0);
     /* A link is not the folder. */
     snprintf (link, sizeof (link), "%s/l", tmp);
@@ -113,7 +114,7 @@ static void folder_of_others_is_refused (void **state)
     assert_int_equal (folder_lock (link, 1, &fd, NULL), RV_EINVAL);
     unlink (link);
     /* An empty folder becomes ours and ours alone. */
-    assert_int_equal (folder_check (dir, NULL), RV_ENOTFOUND);
+    assert_int_equal (folder_check (dir, NULL, NULL), RV_ENOTFOUND);
     assert_int_equal (folder_lock (dir, 1, &fd, NULL), RV_OK);
     assert_int_equal (stat (dir, &st), 0);
     assert_int_equal (st.st_mode & 07777, 0700);
@@ -150,6 +151,118 @@ static void lock_waits_and_sees_removal (void **state)
 }
 
 /* ---- record ---- */
+
+/* A mark that has not got its word makes no sandbox of another's folder. */
+static void a_mark_alone_is_no_claim (void **state)
+{
+    char *file = fsio_join (dir, "precious"), *mark;
+    struct stat st;
+    bool busy = true;
+    int fd;
+
+    mark = fsio_join (dir, SANDBOX_MARK);
+    assert_int_equal (mkdir (dir, 0755), 0);
+    assert_int_equal (fsio_write (file, "x", 1, 0600, NULL), RV_OK);
+    assert_int_equal (fsio_write (mark, "", 0, 0600, NULL), RV_OK);
+    assert_int_equal (folder_check (dir, &busy, NULL), RV_EINVAL);
+    assert_int_equal (folder_lock (dir, 0, &fd, NULL), RV_EINVAL);
+    assert_int_equal (folder_lock (dir, 1, &fd, NULL), RV_EINVAL);
+    assert_int_equal (stat (mark, &st), -1);
+    assert_int_equal (stat (file, &st), 0);
+    assert_int_equal (st.st_size, 1);
+    assert_int_equal (stat (dir, &st), 0);
+    assert_int_equal (st.st_mode & 07777, 0755);
+    /* Alone it is what a killed `up` left. */
+    assert_int_equal (unlink (file), 0);
+    assert_int_equal (fsio_write (mark, "", 0, 0600, NULL), RV_OK);
+    assert_int_equal (folder_check (dir, &busy, NULL), RV_OK);
+    assert_false (busy);
+    assert_int_equal (folder_lock (dir, 0, &fd, NULL), RV_OK);
+    assert_int_equal (folder_check (dir, &busy, NULL), RV_OK);
+    assert_true (busy);
+    assert_int_equal (folder_remove (dir, NULL), RV_OK);
+    close (fd);
+    /* A FIFO in its place holds nobody. */
+    assert_int_equal (mkdir (dir, 0755), 0);
+    assert_int_equal (mkfifo (mark, 0600), 0);
+    assert_int_equal (folder_check (dir, NULL, NULL), RV_EINVAL);
+    assert_int_equal (folder_lock (dir, 1, &fd, NULL), RV_EINVAL);
+    assert_int_equal (unlink (mark), 0);
+    assert_int_equal (rmdir (dir), 0);
+    free (mark);
+    free (file);
+    (void)state;
+}
+
+/* One of many that take the folder, fill it and leave or remove it. */
+static void contend (int k, int rounds)
+{
+    char *file = fsio_join (dir, "file");
+    int fd, rc;
+
+    for (int i = 0; i < rounds; i++) {
+        bool up = (i + k) % 3 != 2; /* else `down` */
+        struct rv_error err = {0};
+
+        if ((rc = folder_lock (dir, up, &fd, &err))) {
+            if (!up && rc == RV_ENOTFOUND)
+                continue;
+            fprintf (stderr, "%s: %s\n", up ? "up" : "down", err.text);
+            _exit (1);
+        }
+        /* With the lock nobody else's file may come or go. */
+        if (up
+            && ((unlink (file) && errno != ENOENT)
+                || fsio_write (file, "x", 1, 0600, &err)
+                || access (file, F_OK)))
+            _exit (2);
+        if (!up && folder_remove (dir, &err)) {
+            fprintf (stderr, "remove: %s\n", err.text);
+            _exit (3);
+        }
+        close (fd);
+    }
+    free (file);
+    _exit (0);
+}
+
+/* And one that only looks: never is the folder another's, or unreadable. */
+static void watch (int rounds)
+{
+    for (int i = 0; i < rounds; i++) {
+        struct rv_error err = {0};
+        bool busy;
+        int rc = folder_check (dir, &busy, &err);
+
+        if (rc && rc != RV_ENOTFOUND) {
+            fprintf (stderr, "look: %s\n", err.text);
+            _exit (4);
+        }
+    }
+    _exit (0);
+}
+
+static void many_at_once_never_misjudge (void **state)
+{
+    int rounds = getenv ("RV_TEST_LONG") ? 4000 : 200, status, fd;
+    pid_t pid[8];
+
+    for (int k = 0; k < 8; k++)
+        if (!(pid[k] = fork ())) {
+            if (k < 6)
+                contend (k, rounds);
+            watch (rounds * 20);
+        }
+    for (int k = 0; k < 8; k++) {
+        assert_int_equal (waitpid (pid[k], &status, 0), pid[k]);
+        assert_int_equal (status, 0);
+    }
+    if (!folder_lock (dir, 0, &fd, NULL)) {
+        assert_int_equal (folder_remove (dir, NULL), RV_OK);
+        close (fd);
+    }
+    (void)state;
+}
 
 static void record_survives (void **state)
 {
@@ -456,6 +569,8 @@ int main (void)
         cmocka_unit_test (folder_names),
         cmocka_unit_test (folder_of_others_is_refused),
         cmocka_unit_test (lock_waits_and_sees_removal),
+        cmocka_unit_test (a_mark_alone_is_no_claim),
+        cmocka_unit_test (many_at_once_never_misjudge),
         cmocka_unit_test (record_survives),
         cmocka_unit_test (bad_records),
         cmocka_unit_test (shares),
