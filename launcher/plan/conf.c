@@ -213,6 +213,38 @@ int conf_read_fd (int fd, const char *name, const struct conf_key *keys,
     return rc;
 }
 
+/* O_NONBLOCK: a FIFO must not hold us before it is refused. */
+static int open_regular (const char *path, int flags, int *ret_fd,
+                         struct stat *ret_st, struct rv_error *err)
+{
+    int fd = open (path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | flags);
+    int rc = 0;
+
+    if (fd < 0)
+        return error_set (
+            err, errno == ENOENT ? RV_ENOTFOUND : RV_EIO, "%s: %s", path,
+            errno == ELOOP && flags & O_NOFOLLOW ? "a symbolic link"
+                                                 : strerror (errno));
+    if (fstat (fd, ret_st) < 0)
+        rc = error_set (err, RV_EIO, "%s: %s", path, strerror (errno));
+    else if (!S_ISREG (ret_st->st_mode))
+        rc = error_set (err, RV_EIO, "%s: not a regular file", path);
+    if (rc == 0)
+        *ret_fd = fd;
+    else
+        close (fd);
+    return rc;
+}
+
+int conf_open (const char *path, int *ret_fd, struct rv_error *err)
+{
+    struct stat st;
+
+    if (!path || !ret_fd)
+        return error_set (err, RV_EINVAL, "conf_open: no path");
+    return open_regular (path, 0, ret_fd, &st, err);
+}
+
 int conf_read (const char *path, const struct conf_key *keys, size_t n,
                void *target, conf_sink_f sink, void *sink_arg,
                struct rv_error *err)
@@ -221,9 +253,8 @@ int conf_read (const char *path, const struct conf_key *keys, size_t n,
 
     if (!path)
         return error_set (err, RV_EINVAL, "conf_read: no path");
-    if ((fd = open (path, O_RDONLY | O_CLOEXEC)) < 0)
-        return error_set (err, errno == ENOENT ? RV_ENOTFOUND : RV_EIO,
-                          "%s: %s", path, strerror (errno));
+    if ((rc = conf_open (path, &fd, err)))
+        return rc;
     rc = conf_read_fd (fd, path, keys, n, target, sink, sink_arg, err);
     close (fd);
     return rc;
@@ -275,21 +306,13 @@ int conf_set (const char *assignment, const struct conf_key *keys, size_t n,
 int conf_open_trusted (const char *path, int *ret_fd, struct rv_error *err)
 {
     struct stat st;
-    int fd, rc = 0;
+    int fd, rc;
 
     if (!path || !ret_fd)
         return error_set (err, RV_EINVAL, "conf_open_trusted: no path");
-    /* O_NONBLOCK: a FIFO must not hold us before it is refused */
-    fd = open (path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0)
-        return error_set (
-            err, errno == ENOENT ? RV_ENOTFOUND : RV_EIO, "%s: %s", path,
-            errno == ELOOP ? "a symbolic link" : strerror (errno));
-    if (fstat (fd, &st) < 0)
-        rc = error_set (err, RV_EIO, "%s: %s", path, strerror (errno));
-    else if (!S_ISREG (st.st_mode))
-        rc = error_set (err, RV_EINVAL, "%s: not a regular file", path);
-    else if (st.st_uid != 0 && st.st_uid != geteuid ())
+    if ((rc = open_regular (path, O_NOFOLLOW, &fd, &st, err)))
+        return rc;
+    if (st.st_uid != 0 && st.st_uid != geteuid ())
         rc = error_set (err, RV_EINVAL, "%s: owned by uid %u; chown it to root",
                         path, (unsigned)st.st_uid);
     else if (st.st_mode & (S_IWGRP | S_IWOTH))

@@ -77,12 +77,18 @@ int conf_set (const char *assignment, const struct conf_key *keys, size_t n,
               void *target, conf_sink_f sink, void *sink_arg,
               struct rv_error *err);
 
+/* conf_open - open a file for conf_read_fd: a regular one, links followed.
+ *   ret_fd   written on success; close it
+ * It never waits. RV_ENOTFOUND when it is not there, RV_EIO when it cannot be
+ * opened or is a FIFO, a device or a folder. */
+int conf_open (const char *path, int *ret_fd, struct rv_error *err);
+
 /* conf_open_trusted - open a file that root may believe: a regular file, not a
  * link, owned by root (or by the caller, where that is not root), and not
  * writable by group or others.
  *   ret_fd   written on success; close it
- * RV_ENOTFOUND when it is not there, RV_EIO when it cannot be opened (a link
- * among that), RV_EINVAL when it must not be believed. Folders above it are not
+ * RV_ENOTFOUND when it is not there, RV_EIO when it cannot be opened (a link or
+ * anything irregular among that), RV_EINVAL when it must not be believed. Folders above it are not
  * looked at: whoever may write there can only put a file of their own in its
  * place, and that has the wrong owner. */
 int conf_open_trusted (const char *path, int *ret_fd, struct rv_error *err);

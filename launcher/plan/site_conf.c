@@ -9,8 +9,6 @@
 
 #include "plan/site_conf.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -363,10 +361,9 @@ static int load (struct site_conf *conf, const char *path,
 
     if (!path)
         return 0;
-    if ((fd = open (path, O_RDONLY | O_CLOEXEC)) < 0)
-        return errno == ENOENT
-                   ? 0
-                   : error_set (err, RV_EIO, "%s: %s", path, strerror (errno));
+    rc = conf_open (path, &fd, err);
+    if (rc)
+        return rc == RV_ENOTFOUND ? 0 : rc;
     rc = read (conf, fd, path, err);
     close (fd);
     return rc;

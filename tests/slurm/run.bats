@@ -319,6 +319,12 @@ E
     separate "$RV" run --dry-run -- true
     [ "$status" = 1 ]
     [[ $stderr == *"rv.conf:2: "*gpus* ]]
+    # A FIFO would be waited for.
+    rm conf/rv/rv.conf
+    mkfifo conf/rv/rv.conf
+    separate timeout 10 "$RV" run --dry-run -- true
+    [ "$status" = 1 ]
+    [[ $stderr == *"rv.conf: not a regular file"* ]]
 }
 
 @test "without a controller: status 3 within five seconds, and what to do" {

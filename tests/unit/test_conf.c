@@ -368,6 +368,46 @@ static void no_sink (void **state)
     (void)state;
 }
 
+/* Nothing but a regular file is read, and none of the others waited for. */
+static void not_regular (void **state)
+{
+    char dir[] = "/tmp/rv-test-conf-XXXXXX";
+    struct rv_error err = {0};
+    struct target t = {0};
+    char *path, *link, *fifo;
+    const char *bad[3];
+    int fd = -1;
+
+    assert_non_null (mkdtemp (dir));
+    path = fsio_join (dir, "rv.conf");
+    link = fsio_join (dir, "link");
+    fifo = fsio_join (dir, "fifo");
+    assert_int_equal (mkfifo (fifo, 0600), 0);
+    bad[0] = fifo;
+    bad[1] = dir;
+    bad[2] = "/dev/zero";
+    for (size_t i = 0; i < LENGTH (bad); i++) {
+        assert_int_equal (conf_open (bad[i], &fd, &err), RV_EIO);
+        assert_int_equal (fd, -1);
+        assert_non_null (strstr (err.text, "not a regular file"));
+        assert_int_equal (
+            conf_read (bad[i], keys, LENGTH (keys), &t, NULL, NULL, &err),
+            RV_EIO);
+    }
+    assert_int_equal (conf_open (NULL, &fd, &err), RV_EINVAL);
+    assert_int_equal (conf_open (path, &fd, &err), RV_ENOTFOUND);
+    /* A link to one is as good as the file. */
+    assert_int_equal (fsio_write (path, "", 0, 0644, NULL), 0);
+    assert_int_equal (symlink ("rv.conf", link), 0);
+    assert_int_equal (conf_open (link, &fd, &err), 0);
+    close (fd);
+    assert_int_equal (fsio_remove_tree (dir, NULL), 0);
+    free (path);
+    free (link);
+    free (fifo);
+    (void)state;
+}
+
 static void trusted (void **state)
 {
     char dir[] = "/tmp/rv-test-conf-XXXXXX";
@@ -386,8 +426,8 @@ static void trusted (void **state)
 
     assert_int_equal (conf_open_trusted (link, &fd, &err), RV_EIO);
     assert_non_null (strstr (err.text, "a symbolic link"));
-    assert_int_equal (conf_open_trusted (fifo, &fd, &err), RV_EINVAL);
-    assert_int_equal (conf_open_trusted (dir, &fd, &err), RV_EINVAL);
+    assert_int_equal (conf_open_trusted (fifo, &fd, &err), RV_EIO);
+    assert_int_equal (conf_open_trusted (dir, &fd, &err), RV_EIO);
     assert_int_equal (fd, -1);
     for (unsigned mode = 0644; mode <= 0646; mode += 2) {
         assert_int_equal (chmod (path, mode), 0);
@@ -450,8 +490,8 @@ int main (void)
         cmocka_unit_test (bad_arguments), cmocka_unit_test (every_type),
         cmocka_unit_test (refuses),       cmocka_unit_test (line_length),
         cmocka_unit_test (nul_and_size),  cmocka_unit_test (overrides),
-        cmocka_unit_test (no_sink),       cmocka_unit_test (trusted),
-        cmocka_unit_test (split),
+        cmocka_unit_test (no_sink),       cmocka_unit_test (not_regular),
+        cmocka_unit_test (trusted),       cmocka_unit_test (split),
     };
 
     return cmocka_run_group_tests (tests, NULL, NULL);
