@@ -37,7 +37,7 @@ exports_only () # exports_only LIB REGEX - and at least one such symbol
 # so the package is configured for the prefix it is tested in.
 mkdir -p "$work/build"
 cd "$work/build" || exit 1
-"$src/configure" --prefix="$prefix" --sysconfdir="$prefix/etc" >configure.log 2>&1 \
+"$src/configure" -C --prefix="$prefix" --sysconfdir="$prefix/etc" >configure.log 2>&1 \
     || { tail -n 20 configure.log; echo "0 passed, 1 failed, 0 skipped"; exit 1; }
 check "make" make -s -j"$(nproc)"
 check "make install" make -s install
@@ -56,6 +56,27 @@ for p in rv rv-exec rv-train; do
 done
 check "an rv.conf that is there survives install" bash -c \
     "mkdir -p '$prefix/etc/rv' && echo '# mine' >'$prefix/etc/rv/rv.conf' && make -s install && grep -qx '# mine' '$prefix/etc/rv/rv.conf'"
+
+# An optional part asked for in a folder that lacks it must not come from the
+# system instead; one that lies there is taken from there.
+asks () # asks WANTED-LINE CONFIGURE... - configure's words, by the cache of the build
+{
+    local want=$1 out
+    shift
+    mkdir -p "$work/asks" && cd "$work/asks" || return
+    grep -vE 'ac_cv_(path|header|lib|search)_' "$work/build/config.cache" >config.cache
+    out=$("$src/configure" -C "$@" 2>&1)
+    echo "$out" | grep -qE -- "$want" || { echo "$out" | tail -n 20; false; }
+}
+none=$work/none there=$work/there arch=$(gcc -print-multiarch)
+mkdir -p "$none/include" "$none/lib" "$there/include" "$there/lib"
+for p in slurm pmix cuda nccl mpi cblas; do
+    check "--with-$p=DIR that lacks it is an error" asks "^configure: error: --with-$p=$none" "--with-$p=$none"
+done
+ln -s /usr/include/slurm "$there/include/slurm"
+check "--with-slurm=DIR without the library is an error" asks "^configure: error: --with-slurm=$there: no library" "--with-slurm=$there"
+ln -s "/usr/lib/$arch/libslurm.so" "$there/lib/libslurm.so"
+check "--with-slurm=DIR takes what lies there" asks '^  slurm +yes \(' "--with-slurm=$there" --without-cuda
 
 # README's C samples: each ```c block is a whole program; the word after names
 # its pkg-config modules ("```c rvjob", "```c train").

@@ -9,9 +9,10 @@ AC_DEFUN([X_AC_WITH_CBLAS], [
     x_ac_have_cblas=no CBLAS_CPPFLAGS= CBLAS_LIBS=
     AS_IF([test "x$with_cblas" != xno], [
         x_ac_save_CPPFLAGS=$CPPFLAGS x_ac_save_LIBS=$LIBS x_ac_save_LDFLAGS=$LDFLAGS
+        X_AC_WITH_INSIDE([cblas], [cblas.h], [openblas cblas blas])
         AS_IF([test -n "$x_ac_dir"], [
-                CBLAS_CPPFLAGS="-I$x_ac_dir/include"
-                x_ac_cblas_L="-L$x_ac_dir/lib -Wl,-rpath,$x_ac_dir/lib"],
+                CBLAS_CPPFLAGS="-I$x_ac_include"
+                x_ac_cblas_L="-L$x_ac_lib -Wl,-rpath,$x_ac_lib"],
             [PKG_CHECK_EXISTS([openblas],
                 [CBLAS_CPPFLAGS=`$PKG_CONFIG --cflags-only-I openblas`])
              x_ac_cblas_L=])

@@ -8,7 +8,8 @@ AC_DEFUN([X_AC_WITH_NCCL], [
     X_AC_WITH_ARG([nccl], [NCCL headers: release that --version names])
     x_ac_have_nccl=no NCCL_CPPFLAGS= x_ac_nccl_version=
     AS_IF([test "x$with_nccl" != xno && test $x_ac_have_cuda = yes], [
-        AS_IF([test -n "$x_ac_dir"], [NCCL_CPPFLAGS="-I$x_ac_dir/include"])
+        X_AC_WITH_INSIDE([nccl], [nccl.h])
+        AS_IF([test -n "$x_ac_dir"], [NCCL_CPPFLAGS="-I$x_ac_include"])
         x_ac_save_CPPFLAGS=$CPPFLAGS
         CPPFLAGS="$CPPFLAGS $CUDA_CPPFLAGS $NCCL_CPPFLAGS"
         AC_CHECK_HEADER([nccl.h], [x_ac_have_nccl=yes])

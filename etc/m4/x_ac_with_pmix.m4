@@ -8,7 +8,8 @@ AC_DEFUN([X_AC_WITH_PMIX], [
     X_AC_WITH_ARG([pmix], [PMIx headers: boot of the ranks])
     x_ac_have_pmix=no PMIX_CPPFLAGS= x_ac_pmix_version=
     AS_IF([test "x$with_pmix" != xno], [
-        AS_IF([test -n "$x_ac_dir"], [PMIX_CPPFLAGS="-I$x_ac_dir/include"],
+        X_AC_WITH_INSIDE([pmix], [pmix.h])
+        AS_IF([test -n "$x_ac_dir"], [PMIX_CPPFLAGS="-I$x_ac_include"],
             [PKG_CHECK_EXISTS([pmix],
                 [PMIX_CPPFLAGS=`$PKG_CONFIG --cflags-only-I pmix`])])
         x_ac_save_CPPFLAGS=$CPPFLAGS

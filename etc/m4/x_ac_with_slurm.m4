@@ -9,9 +9,10 @@ AC_DEFUN([X_AC_WITH_SLURM], [
     x_ac_have_slurm=no SLURM_CPPFLAGS= SLURM_LIBS= x_ac_slurm_version=
     AS_IF([test "x$with_slurm" != xno], [
         x_ac_save_CPPFLAGS=$CPPFLAGS x_ac_save_LDFLAGS=$LDFLAGS x_ac_save_LIBS=$LIBS
+        X_AC_WITH_INSIDE([slurm], [slurm/spank.h], [slurm])
         AS_IF([test -n "$x_ac_dir"], [
-            SLURM_CPPFLAGS="-I$x_ac_dir/include"
-            SLURM_LIBS="-L$x_ac_dir/lib -Wl,-rpath,$x_ac_dir/lib"])
+            SLURM_CPPFLAGS="-I$x_ac_include"
+            SLURM_LIBS="-L$x_ac_lib -Wl,-rpath,$x_ac_lib"])
         CPPFLAGS="$CPPFLAGS $SLURM_CPPFLAGS" LDFLAGS="$LDFLAGS $SLURM_LIBS"
         AC_CHECK_HEADER([slurm/spank.h],
             [AC_CHECK_LIB([slurm], [slurm_init_job_desc_msg], [x_ac_have_slurm=yes])])
