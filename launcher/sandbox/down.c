@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "proc.h"
+#include "sandbox/cgroup.h"
 #include "sandbox/folder.h"
 #include "sandbox/ident.h"
 #include "sandbox/updown.h"
@@ -72,6 +73,7 @@ static int sweep_kinds (const char *dir, const char *cluster, int kinds,
                             (int)found[0].pid, n - 1);
             break;
         }
+        cgroup_thaw (dir);
         for (size_t i = 0; i < n && proc_now_ms () >= start + grace_ms; i++)
             ident_kill_found (&found[i], SIGKILL);
         free (found);
@@ -97,7 +99,9 @@ int sandbox_sweep (const char *dir, const struct sandbox *sb,
     rc = sweep_kinds (dir, cluster, IDENT_DAEMON | IDENT_STEPD | IDENT_TASK, 0,
                       err);
     /* An srun whose steps vanished without a word waits for ever. */
-    return rc ? rc : sweep_kinds (dir, cluster, IDENT_CLIENT, 1000, err);
+    if (!rc)
+        rc = sweep_kinds (dir, cluster, IDENT_CLIENT, 1000, err);
+    return rc ? rc : cgroup_remove (dir, err);
 }
 
 /* A task that takes its own sandbox down would end itself half-way. */

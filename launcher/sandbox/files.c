@@ -13,14 +13,19 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "plan/fsio.h"
 
-/* Real GPUs of several virtual nodes need a map, see files_task_prolog. */
+/* Of devices for local use, in the kernel's devices.txt. */
+#define LOCAL_MAJOR 60
+
+/* Real GPUs of several virtual nodes need a map, see files_task_prolog; not
+ * where a job can open its own alone, and CUDA counts those. */
 static bool needs_map (const struct sandbox *sb)
 {
-    return sb->real_gpus && sb->nodes > 1;
+    return sb->real_gpus && sb->nodes > 1 && !sb->cgroup;
 }
 
 static void put_daemons (FILE *f, const struct sandbox *sb, const char *user)
@@ -55,8 +60,8 @@ static void put_policy (FILE *f, const struct sandbox *sb)
 {
     fprintf (f,
              "MpiDefault=%s\n"
-             "ProctrackType=proctrack/linuxproc\n"
-             "TaskPlugin=task/none\n"
+             "ProctrackType=proctrack/%s\n"
+             "TaskPlugin=task/%s\n"
              "SwitchType=switch/none\n"
              "ReturnToService=2\n"
              "SelectType=select/cons_tres\n"
@@ -69,7 +74,8 @@ static void put_policy (FILE *f, const struct sandbox *sb)
              /* Two cores may carry dozens of daemons and ranks. */
              "MessageTimeout=30\n"
              "TCPTimeout=10\n",
-             sb->pmix ? "pmix" : "none");
+             sb->pmix ? "pmix" : "none", sb->cgroup ? "cgroup" : "linuxproc",
+             sb->cgroup ? "cgroup" : "none");
     if (sb->gpus)
         fputs ("GresTypes=gpu\n", f);
     if (needs_map (sb))
@@ -132,8 +138,30 @@ char *files_gres_conf (const struct sandbox *sb)
     return fclose (f) ? NULL : text;
 }
 
-char *files_cgroup_conf (const struct files_site *site)
+/* The limits of a sandbox with --cgroup. Swap would let a job grow past its
+ * memory without being told. */
+static char *confining_conf (const struct sandbox *sb, bool swap)
 {
+    char *text;
+
+    if (asprintf (&text,
+                  "CgroupPlugin=cgroup/v1\n"
+                  "CgroupMountpoint=%s/cgroup\n"
+                  "ConstrainDevices=yes\n"
+                  "ConstrainRAMSpace=yes\n"
+                  "%s",
+                  sb->dir,
+                  swap ? "ConstrainSwapSpace=yes\nAllowedSwapSpace=0\n" : "")
+        < 0)
+        return NULL;
+    return text;
+}
+
+char *files_cgroup_conf (const struct sandbox *sb,
+                         const struct files_site *site)
+{
+    if (sb->cgroup)
+        return confining_conf (sb, site->swap);
     /* No plugin of ours uses cgroups, but slurmd loads one that looks at the
      * machine first and stops on what it does not like: systemd missing,
      * version 1 and 2 mixed, no right to make a scope. Version 1's does
@@ -220,14 +248,24 @@ static int put_text_take (const struct sandbox *sb, const char *name,
 }
 
 /* A link to /dev/null is a character device to Slurm, needs no right to make
- * device nodes, and is not left behind as one. */
+ * device nodes, and is not left behind as one. Where jobs are confined it must
+ * be a device that nothing else is: one of the numbers for local use, without a
+ * driver (open(2) gives ENXIO to who may open it and EPERM to who may not). */
+static bool make_gpu (const struct sandbox *sb, int index, const char *name)
+{
+    if (!sb->cgroup)
+        return !symlink ("/dev/null", name);
+    return !mknod (name, S_IFCHR | 0666, makedev (LOCAL_MAJOR, (unsigned)index))
+           && !chmod (name, 0666);
+}
+
 static int make_gpus (const struct sandbox *sb, int k, struct rv_error *err)
 {
     for (int i = 0; i < sandbox_share (sb, k); i++) {
         char name[SANDBOX_MAX_DIR + 32];
 
         snprintf (name, sizeof (name), "%s/n%d/dev/gpu%d", sb->dir, k, i);
-        if (symlink ("/dev/null", name))
+        if (!make_gpu (sb, sandbox_first (sb, k) + i, name))
             return error_set (err, RV_EIO, "%s: %s", name, strerror (errno));
     }
     return RV_OK;
@@ -286,8 +324,8 @@ int files_write (const struct sandbox *sb, const struct files_site *site,
     if (!rc)
         rc = put_text_take (sb, "gres.conf", files_gres_conf (sb), 0644, err);
     if (!rc)
-        rc = put_text_take (sb, "cgroup.conf", files_cgroup_conf (site), 0644,
-                            err);
+        rc = put_text_take (sb, "cgroup.conf", files_cgroup_conf (sb, site),
+                            0644, err);
     if (!rc && needs_map (sb))
         rc = put_text_take (sb, "task-prolog", files_task_prolog (sb), 0755,
                             err);

@@ -11,6 +11,7 @@ struct files_site {
     long mem_mb;       /* memory of the machine, mebibytes */
     int slurm_release; /* 2205 for 22.05 */
     unsigned first_job_id;
+    bool swap; /* control groups can limit swap */
 };
 
 /* files_slurm_conf, files_gres_conf, files_cgroup_conf, files_task_prolog -
@@ -18,7 +19,8 @@ struct files_site {
 char *files_slurm_conf (const struct sandbox *sb,
                         const struct files_site *site);
 char *files_gres_conf (const struct sandbox *sb);
-char *files_cgroup_conf (const struct files_site *site);
+char *files_cgroup_conf (const struct sandbox *sb,
+                         const struct files_site *site);
 char *files_task_prolog (const struct sandbox *sb);
 
 /* files_write - make every folder and file that the daemons of [sb] need.

@@ -29,7 +29,8 @@ struct options {
 
 static const char usage[] =
     "Usage: rv sandbox up [--nodes N] [--gpus N] [--cpus N] [--type T]\n"
-    "                     [--made-up] [--no-plugin] [--dir D] [--json]\n"
+    "                     [--made-up] [--no-plugin] [--cgroup] [--dir D] "
+    "[--json]\n"
     "       rv sandbox down|status|env [--dir D] [--json]\n"
     "A private, real Slurm on this machine, for you alone.\n"
     "\n"
@@ -44,6 +45,7 @@ static const char usage[] =
     "  --type T     type of the GPUs (a100, or the machine's own)\n"
     "  --made-up    no real GPUs even where there are some\n"
     "  --no-plugin  without spank_rv.so\n"
+    "  --cgroup     control groups give a job its own GPUs and memory alone\n"
     "  --dir D      its folder (${XDG_RUNTIME_DIR:-/tmp}/rv-sandbox-UID)\n"
     "  --json       one JSON object on stdout\n";
 
@@ -92,6 +94,8 @@ static json_t *sandbox_json (const char *dir, const char *state,
                          sb ? json_boolean (sb->real_gpus) : json_null ());
     json_object_set_new (all, "pmix",
                          sb ? json_boolean (sb->pmix) : json_null ());
+    json_object_set_new (all, "cgroup",
+                         sb ? json_boolean (sb->cgroup) : json_null ());
     json_object_set_new (all, "plugin",
                          sb && sb->plugin ? json_string (sb->plugin)
                                           : json_null ());
@@ -120,8 +124,9 @@ static void print_shape (const struct sandbox *sb)
                 sb->type, sb->gpus > 1 ? "s" : "");
     else
         printf ("no GPUs");
-    printf (", %s, %s", sb->pmix ? "PMIx" : "no PMIx",
-            sb->plugin ? "plugin" : "no plugin");
+    printf (", %s, %s%s", sb->pmix ? "PMIx" : "no PMIx",
+            sb->plugin ? "plugin" : "no plugin",
+            sb->cgroup ? ", control groups" : "");
 }
 
 /* ---- finding one ---- */
@@ -204,8 +209,25 @@ static void up_hint (int rc, const struct options *opts, char *ret, size_t size)
     case RV_ENOTFOUND:
         snprintf (ret, size, "install it, or see --help");
         break;
+    case RV_ENOTSUP:
+        snprintf (ret, size, "without --cgroup jobs are not confined");
+        break;
     default:
         snprintf (ret, size, "see 'rv sandbox up --help'");
+    }
+}
+
+static int up_status (int rc)
+{
+    switch (rc) {
+    case RV_EMISMATCH:
+    case RV_EINVAL:
+    case RV_ENOTSUP:
+        return CMD_UNMET;
+    case RV_EABORTED:
+        return 128 + SIGINT;
+    default:
+        return CMD_FAILED;
     }
 }
 
@@ -222,11 +244,8 @@ static int verb_up (struct cmd_ctx *ctx, const char *dir,
 
     if (rc) {
         up_hint (rc, opts, hint, sizeof (hint));
-        return cmd_fail (ctx,
-                         rc == RV_EMISMATCH || rc == RV_EINVAL ? CMD_UNMET
-                         : rc == RV_EABORTED                   ? 128 + SIGINT
-                                                               : CMD_FAILED,
-                         hint, "cannot start the sandbox: %s", err.text);
+        return cmd_fail (ctx, up_status (rc), hint,
+                         "cannot start the sandbox: %s", err.text);
     }
     s = (double)(proc_now_ms () - t0) / 1000;
     if (ctx->json) {
@@ -380,6 +399,7 @@ enum {
     OPT_MIG,
     OPT_MADE_UP,
     OPT_NO_PLUGIN,
+    OPT_CGROUP,
     OPT_JSON,
     OPT_HELP,
 };
@@ -393,6 +413,7 @@ static const struct option long_options[] = {
     {"mig", required_argument, NULL, OPT_MIG},
     {"made-up", no_argument, NULL, OPT_MADE_UP},
     {"no-plugin", no_argument, NULL, OPT_NO_PLUGIN},
+    {"cgroup", no_argument, NULL, OPT_CGROUP},
     {"json", no_argument, NULL, OPT_JSON},
     {"help", no_argument, NULL, OPT_HELP},
     {0},
@@ -451,6 +472,9 @@ static int take_option (struct cmd_ctx *ctx, int c, struct options *opts)
         return CMD_OK;
     case OPT_NO_PLUGIN:
         opts->wish.no_plugin = true;
+        return CMD_OK;
+    case OPT_CGROUP:
+        opts->wish.cgroup = true;
         return CMD_OK;
     case OPT_JSON:
         ctx->json = true;

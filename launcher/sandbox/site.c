@@ -72,6 +72,13 @@ static bool find_slurm_plugin (const char *name, char path[PATH_MAX])
     return false;
 }
 
+bool site_has_plugin (const char *name)
+{
+    char path[PATH_MAX];
+
+    return find_slurm_plugin (name, path);
+}
+
 /* Slurm's plugin opens libpmix by name, up to 24.11 by the one that only the
  * development package has; without it every srun would fail. */
 static bool pmix_works (void)

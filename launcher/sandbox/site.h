@@ -22,6 +22,10 @@ struct site {
 int site_probe (struct site *site, struct rv_error *err);
 void site_fini (struct site *site);
 
+/* site_has_plugin - does Slurm have the plugin of that file name,
+ * "task_cgroup.so"? */
+bool site_has_plugin (const char *name);
+
 /* site_gpu_type - "NVIDIA H100 80GB HBM3" to "h100": the first word of the
  * model that says which one it is, in lower case.
  *   ret   (size) written; "" when there is none */

@@ -41,6 +41,7 @@ struct sandbox {
     int cpus;                        /* of one node */
     bool real_gpus;                  /* /dev/nvidia*; else made up */
     bool pmix;                       /* MpiDefault=pmix */
+    bool cgroup;                     /* jobs are confined by control groups */
     bool ready;                      /* `up` saw every node idle */
     int port[SANDBOX_MAX_NODES + 1]; /* [0] slurmctld, [k] node nk */
     struct sandbox_daemon daemon[SANDBOX_MAX_DAEMONS];

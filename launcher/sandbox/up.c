@@ -27,6 +27,7 @@
 
 #include "plan/fsio.h"
 #include "proc.h"
+#include "sandbox/cgroup.h"
 #include "sandbox/files.h"
 #include "sandbox/folder.h"
 #include "sandbox/ident.h"
@@ -98,6 +99,7 @@ static int choose_shape (struct sandbox *sb, const struct site *site,
     if (sb->cpus < 1)
         sb->cpus = 1;
     sb->pmix = site->pmix;
+    sb->cgroup = wish->cgroup;
     return sb->gpus ? choose_type (sb, site, wish, err) : RV_OK;
 }
 
@@ -451,6 +453,8 @@ static int start (struct sandbox *sb, const struct site *site,
         rc = list_daemons (sb, site, err);
     if (!rc)
         rc = files_write (sb, &site->files, err);
+    if (!rc && sb->cgroup)
+        rc = cgroup_make (sb, err);
     if (!rc)
         rc = start_daemons (&l, err);
     if (rc)
@@ -467,14 +471,15 @@ static int compare (const struct sandbox *sb, const struct sandbox_wish *wish,
         && (wish->gpus < 0 || wish->gpus == sb->gpus)
         && (!wish->cpus || wish->cpus == sb->cpus)
         && (!wish->type || !strcmp (wish->type, sb->type))
-        && !(wish->made_up && sb->real_gpus)
-        && !(wish->no_plugin && sb->plugin))
+        && !(wish->made_up && sb->real_gpus) && !(wish->no_plugin && sb->plugin)
+        && !(wish->cgroup && !sb->cgroup))
         return RV_OK;
     return error_set (err, RV_EMISMATCH,
                       "one is up in %s with another shape: %d nodes, %d GPUs, "
-                      "%d CPUs a node%s",
+                      "%d CPUs a node%s%s",
                       sb->dir, sb->nodes, sb->gpus, sb->cpus,
-                      sb->plugin ? "" : ", no plugin");
+                      sb->plugin ? "" : ", no plugin",
+                      sb->cgroup ? "" : ", no control groups");
 }
 
 /* With the lock: is one up? Else the folder is empty afterwards. */
@@ -520,6 +525,8 @@ int sandbox_up (const char *dir, const struct sandbox_wish *wish,
     snprintf (sb.dir, sizeof (sb.dir), "%s", dir);
     if (!rc)
         rc = choose_shape (&sb, &site, wish, err);
+    if (!rc && wish->cgroup)
+        rc = cgroup_check (&site.files.swap, err);
     if (!rc && !wish->no_plugin)
         rc = where_plugin (&sb.plugin, err);
     if (!rc)

@@ -16,6 +16,7 @@ struct sandbox_wish {
     const char *type;
     bool made_up;   /* no real GPUs even where there are some */
     bool no_plugin; /* Slurm without spank_rv.so */
+    bool cgroup;    /* jobs confined by control groups */
 };
 
 /* sandbox_up - bring a sandbox up in [dir] (from folder_resolve).
@@ -24,8 +25,8 @@ struct sandbox_wish {
  * What a crashed `up` left in the folder is taken down first. On failure, and
  * on SIGINT, SIGTERM and SIGHUP, nothing stays.
  * RV_ENOTFOUND: a program or the plugin is missing; the text names the
- * package. RV_EMISMATCH: it is up with another shape than [wish]. RV_EINVAL:
- * the wish cannot be served. RV_EABORTED: a signal. RV_ETIMEDOUT, RV_EIO. */
+ * package. RV_EMISMATCH: it is up with another shape than [wish]. RV_EINVAL,
+ * RV_ENOTSUP: the wish cannot be served. RV_EABORTED: a signal. RV_ETIMEDOUT, RV_EIO. */
 int sandbox_up (const char *dir, const struct sandbox_wish *wish,
                 struct sandbox *ret, bool *ret_was, struct rv_error *err);
 
@@ -37,7 +38,8 @@ int sandbox_down (const char *dir, bool *ret_was, struct rv_error *err);
 
 /* sandbox_sweep - kill what is left of the sandbox in [dir]: the recorded
  * daemons of [sb] (NULL: no record) and whatever ident_scan() finds. An srun
- * gets a second to end by itself. Needs the folder's lock. */
+ * gets a second to end by itself. Its control groups go with it. Needs the
+ * folder's lock. */
 int sandbox_sweep (const char *dir, const struct sandbox *sb,
                    struct rv_error *err);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_sandbox.c - folder, record, configuration, ports and identity of a
- * sandbox, without a daemon */
+ * test_sandbox.c - record, configuration, ports and identity of a sandbox,
+ * without a daemon */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif
@@ -11,7 +11,6 @@
 #include <cmocka.h>
 
 #include <arpa/inet.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -26,7 +25,6 @@
 #include "plan/fsio.h"
 #include "proc.h"
 #include "sandbox/files.h"
-#include "sandbox/folder.h"
 #include "sandbox/ident.h"
 #include "sandbox/ports.h"
 #include "sandbox/site.h"
@@ -52,222 +50,13 @@ static int teardown (void **state)
     return fsio_remove_tree (tmp, NULL);
 }
 
-/* ---- folder ---- */
-
-static void folder_names (void **state)
-{
-    char ret[SANDBOX_MAX_DIR + 1] = "untouched", longer[200];
-    static const char *const bad[] = {"",
-                                      "/",
-                                      ".",
-                                      "..",
-                                      "/tmp/..",
-                                      "/tmp/a b",
-                                      "/tmp/a%n",
-                                      "/tmp/a#b",
-                                      "/tmp/a\"",
-                                      "/tmp/a\nb",
-                                      "/no-such-parent/x"};
-
-    for (size_t i = 0; i < LENGTH (bad); i++) {
-        struct rv_error err = {0};
-
-        assert_int_not_equal (folder_resolve (bad[i], ret, &err), RV_OK);
-        assert_true (err.text[0] != '\0');
-        assert_string_equal (ret, "untouched");
-    }
-    snprintf (longer, sizeof (longer), "/tmp/%0100d", 1);
-    assert_int_equal (folder_resolve (longer, ret, NULL), RV_EINVAL);
-    assert_int_equal (folder_resolve ("/tmp/../tmp/x//", ret, NULL), RV_OK);
-    assert_string_equal (ret, "/tmp/x");
-    assert_int_equal (chdir (tmp), 0);
-    assert_int_equal (folder_resolve ("x", ret, NULL), RV_OK);
-    assert_memory_equal (ret, tmp, strlen (tmp));
-    assert_string_equal (ret + strlen (tmp), "/x");
-    assert_int_equal (chdir ("/"), 0);
-    setenv ("XDG_RUNTIME_DIR", tmp, 1);
-    assert_int_equal (folder_resolve (NULL, ret, NULL), RV_OK);
-    assert_memory_equal (ret, tmp, strlen (tmp));
-    unsetenv ("XDG_RUNTIME_DIR");
-    assert_int_equal (folder_resolve (NULL, ret, NULL), RV_OK);
-    assert_memory_equal (ret, "/tmp/rv-sandbox-", 16);
-    (void)state;
-}
-
-static void folder_of_others_is_refused (void **state)
-{
-    char *file = fsio_join (dir, "precious"), link[128];
-    struct stat st;
-    int fd;
-
-    assert_int_equal (folder_lock (dir, 0, &fd, NULL), RV_ENOTFOUND);
-    assert_int_equal (mkdir (dir, 0755), 0);
-    assert_int_equal (fsio_write (file, "x", 1, 0600, NULL), RV_OK);
-    assert_int_equal (folder_lock (dir, 1, &fd, NULL), RV_EINVAL);
-    assert_int_equal (folder_lock (dir, 0, &fd, NULL), RV_EINVAL);
-    assert_int_equal (folder_check (dir, NULL, NULL), RV_EINVAL);
-    assert_int_equal (stat (file, &st), 0);
-    /* A link is not the folder. */
-    snprintf (link, sizeof (link), "%s/l", tmp);
-    unlink (file);
-    assert_int_equal (symlink (dir, link), 0);
-    assert_int_equal (folder_lock (link, 1, &fd, NULL), RV_EINVAL);
-    unlink (link);
-    /* An empty folder becomes ours and ours alone. */
-    assert_int_equal (folder_check (dir, NULL, NULL), RV_ENOTFOUND);
-    assert_int_equal (folder_lock (dir, 1, &fd, NULL), RV_OK);
-    assert_int_equal (stat (dir, &st), 0);
-    assert_int_equal (st.st_mode & 07777, 0700);
-    assert_int_equal (folder_remove (dir, NULL), RV_OK);
-    assert_int_equal (stat (dir, &st), -1);
-    close (fd);
-    free (file);
-    (void)state;
-}
-
-static void lock_waits_and_sees_removal (void **state)
-{
-    int fd, other, status;
-    struct stat st;
-    pid_t pid;
-
-    assert_int_equal (folder_lock (dir, 1, &fd, NULL), RV_OK);
-    if (!(pid = fork ())) {
-        close (fd);
-        /* The holder removes the folder: a creator makes it anew. */
-        _exit (folder_lock (dir, 1, &other, NULL) != RV_OK);
-    }
-    usleep (30000);
-    assert_int_equal (waitpid (pid, &status, WNOHANG), 0);
-    assert_int_equal (folder_remove (dir, NULL), RV_OK);
-    close (fd);
-    assert_int_equal (waitpid (pid, &status, 0), pid);
-    assert_int_equal (status, 0);
-    assert_int_equal (stat (dir, &st), 0);
-    assert_int_equal (folder_lock (dir, 0, &fd, NULL), RV_OK);
-    assert_int_equal (folder_remove (dir, NULL), RV_OK);
-    close (fd);
-    (void)state;
-}
-
 /* ---- record ---- */
-
-/* A mark that has not got its word makes no sandbox of another's folder. */
-static void a_mark_alone_is_no_claim (void **state)
-{
-    char *file = fsio_join (dir, "precious"), *mark;
-    struct stat st;
-    bool busy = true;
-    int fd;
-
-    mark = fsio_join (dir, SANDBOX_MARK);
-    assert_int_equal (mkdir (dir, 0755), 0);
-    assert_int_equal (fsio_write (file, "x", 1, 0600, NULL), RV_OK);
-    assert_int_equal (fsio_write (mark, "", 0, 0600, NULL), RV_OK);
-    assert_int_equal (folder_check (dir, &busy, NULL), RV_EINVAL);
-    assert_int_equal (folder_lock (dir, 0, &fd, NULL), RV_EINVAL);
-    assert_int_equal (folder_lock (dir, 1, &fd, NULL), RV_EINVAL);
-    assert_int_equal (stat (mark, &st), -1);
-    assert_int_equal (stat (file, &st), 0);
-    assert_int_equal (st.st_size, 1);
-    assert_int_equal (stat (dir, &st), 0);
-    assert_int_equal (st.st_mode & 07777, 0755);
-    /* Alone it is what a killed `up` left. */
-    assert_int_equal (unlink (file), 0);
-    assert_int_equal (fsio_write (mark, "", 0, 0600, NULL), RV_OK);
-    assert_int_equal (folder_check (dir, &busy, NULL), RV_OK);
-    assert_false (busy);
-    assert_int_equal (folder_lock (dir, 0, &fd, NULL), RV_OK);
-    assert_int_equal (folder_check (dir, &busy, NULL), RV_OK);
-    assert_true (busy);
-    assert_int_equal (folder_remove (dir, NULL), RV_OK);
-    close (fd);
-    /* A FIFO in its place holds nobody. */
-    assert_int_equal (mkdir (dir, 0755), 0);
-    assert_int_equal (mkfifo (mark, 0600), 0);
-    assert_int_equal (folder_check (dir, NULL, NULL), RV_EINVAL);
-    assert_int_equal (folder_lock (dir, 1, &fd, NULL), RV_EINVAL);
-    assert_int_equal (unlink (mark), 0);
-    assert_int_equal (rmdir (dir), 0);
-    free (mark);
-    free (file);
-    (void)state;
-}
-
-/* One of many that take the folder, fill it and leave or remove it. */
-static void contend (int k, int rounds)
-{
-    char *file = fsio_join (dir, "file");
-    int fd, rc;
-
-    for (int i = 0; i < rounds; i++) {
-        bool up = (i + k) % 3 != 2; /* else `down` */
-        struct rv_error err = {0};
-
-        if ((rc = folder_lock (dir, up, &fd, &err))) {
-            if (!up && rc == RV_ENOTFOUND)
-                continue;
-            fprintf (stderr, "%s: %s\n", up ? "up" : "down", err.text);
-            _exit (1);
-        }
-        /* With the lock nobody else's file may come or go. */
-        if (up
-            && ((unlink (file) && errno != ENOENT)
-                || fsio_write (file, "x", 1, 0600, &err)
-                || access (file, F_OK)))
-            _exit (2);
-        if (!up && folder_remove (dir, &err)) {
-            fprintf (stderr, "remove: %s\n", err.text);
-            _exit (3);
-        }
-        close (fd);
-    }
-    free (file);
-    _exit (0);
-}
-
-/* And one that only looks: never is the folder another's, or unreadable. */
-static void watch (int rounds)
-{
-    for (int i = 0; i < rounds; i++) {
-        struct rv_error err = {0};
-        bool busy;
-        int rc = folder_check (dir, &busy, &err);
-
-        if (rc && rc != RV_ENOTFOUND) {
-            fprintf (stderr, "look: %s\n", err.text);
-            _exit (4);
-        }
-    }
-    _exit (0);
-}
-
-static void many_at_once_never_misjudge (void **state)
-{
-    int rounds = getenv ("RV_TEST_LONG") ? 4000 : 200, status, fd;
-    pid_t pid[8];
-
-    for (int k = 0; k < 8; k++)
-        if (!(pid[k] = fork ())) {
-            if (k < 6)
-                contend (k, rounds);
-            watch (rounds * 20);
-        }
-    for (int k = 0; k < 8; k++) {
-        assert_int_equal (waitpid (pid[k], &status, 0), pid[k]);
-        assert_int_equal (status, 0);
-    }
-    if (!folder_lock (dir, 0, &fd, NULL)) {
-        assert_int_equal (folder_remove (dir, NULL), RV_OK);
-        close (fd);
-    }
-    (void)state;
-}
 
 static void record_survives (void **state)
 {
     const char *argv[] = {"/usr/sbin/slurmd", "-D", "", "a b\n", NULL};
-    struct sandbox sb = {.nodes = 2, .gpus = 3, .cpus = 4, .ready = true};
+    struct sandbox sb = {
+        .nodes = 2, .gpus = 3, .cpus = 4, .ready = true, .cgroup = true};
     struct sandbox back;
 
     snprintf (sb.dir, sizeof (sb.dir), "%s", tmp);
@@ -283,7 +72,7 @@ static void record_survives (void **state)
     assert_int_equal (back.nodes, 2);
     assert_int_equal (back.gpus, 3);
     assert_int_equal (back.cpus, 4);
-    assert_true (back.ready && !back.real_gpus && !back.pmix);
+    assert_true (back.ready && !back.real_gpus && !back.pmix && back.cgroup);
     assert_null (back.plugin);
     assert_string_equal (back.cluster, sb.cluster);
     assert_string_equal (back.type, "a100");
@@ -316,14 +105,17 @@ static void bad_records (void **state)
         "{\"schema\":\"rv.sandbox.state/1\"}",
         "{\"schema\":\"other/1\",\"cluster\":\"c\",\"boot_id\":\"\",\"type\":"
         "\"\",\"plugin\":null,\"nodes\":1,\"gpus\":0,\"cpus\":1,\"real_gpus\":"
-        "false,\"pmix\":false,\"ready\":true,\"ports\":[],\"daemons\":[]}",
+        "false,\"pmix\":false,\"cgroup\":false,\"ready\":true,\"ports\":[],"
+        "\"daemons\":[]}",
         "{\"schema\":\"rv.sandbox.state/1\",\"cluster\":\"c\",\"boot_id\":\"\","
         "\"type\":\"\",\"plugin\":null,\"nodes\":9999,\"gpus\":0,\"cpus\":1,"
-        "\"real_gpus\":false,\"pmix\":false,\"ready\":true,\"ports\":[],"
+        "\"real_gpus\":false,\"pmix\":false,\"cgroup\":false,\"ready\":true,"
+        "\"ports\":[],"
         "\"daemons\":[]}",
         "{\"schema\":\"rv.sandbox.state/1\",\"cluster\":\"c\",\"boot_id\":\"\","
         "\"type\":\"\",\"plugin\":null,\"nodes\":1,\"gpus\":0,\"cpus\":1,"
-        "\"real_gpus\":false,\"pmix\":false,\"ready\":true,\"ports\":[],"
+        "\"real_gpus\":false,\"pmix\":false,\"cgroup\":false,\"ready\":true,"
+        "\"ports\":[],"
         "\"daemons\":[{\"name\":\"n1\",\"pid\":2,\"start_time\":3,\"argv\":[4]}"
         "]}",
     };
@@ -566,11 +358,6 @@ static void readers_are_no_daemons (void **state)
 int main (void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test (folder_names),
-        cmocka_unit_test (folder_of_others_is_refused),
-        cmocka_unit_test (lock_waits_and_sees_removal),
-        cmocka_unit_test (a_mark_alone_is_no_claim),
-        cmocka_unit_test (many_at_once_never_misjudge),
         cmocka_unit_test (record_survives),
         cmocka_unit_test (bad_records),
         cmocka_unit_test (shares),

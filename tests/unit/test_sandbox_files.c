@@ -52,6 +52,8 @@ static void slurm_conf (void **state)
     has_line (text, "AuthInfo=socket=/d/munge.socket");
     has_line (text, "CommunicationParameters=NoInAddrAny,NoCtldInAddrAny");
     has_line (text, "MpiDefault=pmix");
+    has_line (text, "ProctrackType=proctrack/linuxproc");
+    has_line (text, "TaskPlugin=task/none");
     has_line (text, "SlurmdSpoolDir=/d/%n/spool");
     has_line (text, "TmpFS=/d/%n/tmp");
     has_line (text, "GresTypes=gpu");
@@ -98,14 +100,26 @@ static void gres_conf (void **state)
 static void cgroup_conf (void **state)
 {
     struct files_site site = {.slurm_release = 2205};
-    char *text = files_cgroup_conf (&site);
+    struct sandbox sb = {.dir = "/d"};
+    char *text = files_cgroup_conf (&sb, &site);
 
     assert_string_equal (text, "CgroupPlugin=cgroup/v1\n");
     free (text);
     site.slurm_release = 2411;
-    text = files_cgroup_conf (&site);
+    text = files_cgroup_conf (&sb, &site);
     assert_string_equal (text, "CgroupPlugin=disabled\n");
     free (text);
+    sb.cgroup = true;
+    for (int swap = 0; swap <= 1; swap++) {
+        site.swap = swap;
+        text = files_cgroup_conf (&sb, &site);
+        has_line (text, "CgroupPlugin=cgroup/v1");
+        has_line (text, "CgroupMountpoint=/d/cgroup");
+        has_line (text, "ConstrainDevices=yes");
+        has_line (text, "ConstrainRAMSpace=yes");
+        assert_int_equal (strstr (text, "AllowedSwapSpace=0\n") != NULL, swap);
+        free (text);
+    }
     (void)state;
 }
 
