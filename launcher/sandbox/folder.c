@@ -117,8 +117,7 @@ static int check_owner (int fd, const char *dir, struct rv_error *err)
  * and by that the folder is a sandbox's. A mark without the word beside other
  * files means that they are somebody's own, and the mark goes. So no folder is
  * ever judged while another `up` or `down` is half-way. */
-#define WORD  "rv sandbox\n"
-#define TRIES 100
+#define WORD "rv sandbox\n"
 
 /* Does the opened folder hold anything but a mark? */
 static int has_others (int folder, bool *ret, struct rv_error *err)
@@ -321,12 +320,18 @@ static int try_lock (const char *dir, int create, int *ret_mark,
 
 int folder_lock (const char *dir, int create, int *ret_fd, struct rv_error *err)
 {
-    int rc = RV_ESTATE;
+    long long end = proc_now_ms () + LOCK_WAIT_MS;
+    int rc;
 
-    for (int i = 0;
-         i < TRIES && (rc == RV_ESTATE || (create && rc == RV_ENOTFOUND)); i++)
+    /* Others may make and remove the folder while this one is on its way. */
+    for (;;) {
         rc = try_lock (dir, create, ret_fd, err);
-    return rc;
+        if (rc != RV_ESTATE && !(create && rc == RV_ENOTFOUND))
+            return rc;
+        if (proc_now_ms () >= end)
+            return rc;
+        poll (NULL, 0, 1);
+    }
 }
 
 int folder_clear (const char *dir, struct rv_error *err)
