@@ -96,6 +96,19 @@ static rv_job_status_t read_offer (rv_job_t *job, struct meeting *m,
     return RV_JOB_OK;
 }
 
+/* The first of our own addresses, as rank 0 offers its first. */
+static rv_job_status_t local_addr (rv_job_t *job, bool same, struct meeting *m,
+                                   rv_job_error_t *err)
+{
+    char addr[MEET_MAX / 2] = "127.0.0.1";
+    rv_job_status_t status =
+        same ? RV_JOB_OK : rv_job_address (job, addr, sizeof (addr), err);
+
+    addr[strcspn (addr, " ")] = '\0';
+    snprintf (m->local_addr, sizeof (m->local_addr), "%.63s", addr);
+    return status;
+}
+
 rv_job_status_t agree (rv_job_t *job, struct meeting *ret, rv_job_error_t *err)
 {
     char host[HOST_MAX];
@@ -114,6 +127,8 @@ rv_job_status_t agree (rv_job_t *job, struct meeting *ret, rv_job_error_t *err)
         return status;
     if (same)
         snprintf (ret->addr, sizeof (ret->addr), "127.0.0.1");
+    if ((status = local_addr (job, same, ret, err)))
+        return status;
     snprintf (ret->cause.addr, sizeof (ret->cause.addr), "%s", ret->addr);
     return RV_JOB_OK;
 }

@@ -9,11 +9,12 @@
 #include "rv/job.h"
 
 struct meeting {
-    char addr[64];      /* numeric, of rank 0's node */
-    uint16_t port;      /* reserved there for the program */
-    int port_fd;        /* holds it; -1 on the other ranks */
-    int64_t timeout_s;  /* rank 0's deadline of waits */
-    struct cause cause; /* who may name the cause */
+    char addr[64];       /* numeric, of rank 0's node */
+    char local_addr[64]; /* numeric, of this rank's node */
+    uint16_t port;       /* reserved there for the program */
+    int port_fd;         /* holds it; -1 on the other ranks */
+    int64_t timeout_s;   /* rank 0's deadline of waits */
+    struct cause cause;  /* who may name the cause */
 };
 
 /* agree - collective, one fence. Loopback when all ranks are on one host (the

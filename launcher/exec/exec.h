@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "plan/command.h"
 #include "plan/error.h"
 
 #define EXEC_FAILED 125 /* rv-exec itself, not the program */
@@ -13,7 +14,7 @@
 struct exec_task {
     char *const *argv;
     const char *dir;        /* of the request; NULL: typed by a user */
-    bool per_node;          /* a launcher of its own kind: PET_* for it */
+    struct command cmd;     /* what [argv] tells (command_scan) */
     uint32_t gpus_per_node; /* of the request; 0 = unknown */
 };
 
@@ -44,9 +45,5 @@ int exec_argv_read (const char *dir, char ***ret_argv, struct rv_error *err);
  * cut in place and owned by the result on success. */
 int exec_argv_split (char *buf, size_t len, char ***ret_argv,
                      struct rv_error *err);
-
-/* exec_is_launcher - does argv[0] (or "python -m torch.distributed.run") start
- * the processes of a node itself? */
-bool exec_is_launcher (char *const *argv);
 
 #endif

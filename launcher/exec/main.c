@@ -33,11 +33,26 @@ static int usage (const char *why, const char *word)
     return EXEC_FAILED;
 }
 
+/* look - what the command tells of itself. */
+static int look (struct exec_task *t)
+{
+    struct rv_error err = {0};
+    int argc = 0;
+
+    while (t->argv[argc])
+        argc++;
+    if (!command_scan (argc, t->argv, &t->cmd, &err))
+        return 0;
+    log_line (LOG_ERROR, "cannot run '%s': %s", t->argv[0], err.text);
+    return EXEC_FAILED;
+}
+
 static int typed (char **argv)
 {
-    struct exec_task t = {.argv = argv, .per_node = exec_is_launcher (argv)};
+    struct exec_task t = {.argv = argv};
+    int status = look (&t);
 
-    return exec_task (&t);
+    return status ? status : exec_task (&t);
 }
 
 static int of_request (const char *dir)
@@ -55,9 +70,9 @@ static int of_request (const char *dir)
         return EXEC_FAILED;
     }
     t.argv = argv;
-    t.per_node = q.per_node;
     t.gpus_per_node = q.gpus / q.nodes;
-    status = exec_task (&t);
+    if (!(status = look (&t)))
+        status = exec_task (&t);
     free (argv[0]);
     free (argv);
     exec_request_fini (&q);

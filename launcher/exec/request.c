@@ -140,23 +140,3 @@ void exec_request_fini (struct exec_request *r)
     free (r->log_dir);
     *r = (struct exec_request){0};
 }
-
-static const char *base_name (const char *path)
-{
-    const char *slash = strrchr (path, '/');
-
-    return slash ? slash + 1 : path;
-}
-
-bool exec_is_launcher (char *const *argv)
-{
-    static const char *const name[] = {"torchrun", "accelerate", "deepspeed"};
-    const char *base = base_name (argv[0]);
-
-    for (size_t i = 0; i < sizeof (name) / sizeof (name[0]); i++)
-        if (!strcmp (base, name[i]))
-            return true;
-    return !strncmp (base, "python", 6) && argv[1] && argv[2]
-           && !strcmp (argv[1], "-m")
-           && !strcmp (argv[2], "torch.distributed.run");
-}

@@ -20,6 +20,7 @@
 #include "exec/child.h"
 #include "exec/envv.h"
 #include "exec/exec.h"
+#include "exec/launch.h"
 #include "exec/log.h"
 #include "exec/report.h"
 #include "plan/rank_env.h"
@@ -55,38 +56,38 @@ static uint32_t count_cpus (void)
                : (uint32_t)CPU_COUNT (&set);
 }
 
-static int set_number (struct envv *env, const char *name, uint32_t value)
-{
-    char text[16];
-
-    snprintf (text, sizeof (text), "%u", value);
-    return envv_get (env, name) ? 0 : envv_set (env, name, text);
-}
-
 /* How many processes a launcher like torchrun shall start here. */
 static uint32_t processes (const struct rank *r)
 {
     int visible = rank_env_visible (getenv ("CUDA_VISIBLE_DEVICES"));
 
-    if (visible > 0)
-        return (uint32_t)visible;
-    return r->t->gpus_per_node ? r->t->gpus_per_node : 1;
+    return launch_processes (&r->t->cmd, visible > 0 ? (uint32_t)visible
+                                                     : r->t->gpus_per_node);
 }
 
-/* torchrun reads each of its options from PET_NAME; what stands on its command
- * line wins, and so does what the user set. */
-static int set_pet (const struct rank *r, struct envv *env)
+static struct launch launch_of (const struct rank *r)
 {
-    const char *addr = envv_get (env, "MASTER_ADDR");
+    return (struct launch){.cmd = &r->t->cmd,
+                           .argv = r->t->argv,
+                           .rank = r->id.rank,
+                           .size = r->size,
+                           .node = r->node,
+                           .nodes = r->nodes,
+                           .processes = processes (r),
+                           .job_id = r->id.job_id,
+                           .step_id = r->step_id,
+                           .restart = r->id.restart,
+                           .local_addr = r->meet.local_addr};
+}
 
-    return set_number (env, "PET_NNODES", r->nodes)
-           || set_number (env, "PET_NODE_RANK", r->node)
-           || set_number (env, "PET_NPROC_PER_NODE", processes (r))
-           || (addr && !envv_get (env, "PET_MASTER_ADDR")
-               && envv_set (env, "PET_MASTER_ADDR", addr))
-           || set_number (
-               env, "PET_MASTER_PORT",
-               (uint32_t)strtoul (envv_get (env, "MASTER_PORT"), NULL, 10));
+/* Do the variables that stand here belong to another step? */
+static bool is_stale (const struct rank *r)
+{
+    const char *step = getenv ("RV_STEP");
+    char here[32];
+
+    snprintf (here, sizeof (here), "%u.%u", r->id.job_id, r->step_id);
+    return step && strcmp (step, here) != 0;
 }
 
 /* A second client of a rank does not find PMIX_LOCAL_RANK with libpmix 4's
@@ -118,7 +119,8 @@ static int make_env (const struct rank *r, struct envv *env)
         .master_port = r->meet.port,
     };
     char text[24];
-    bool per_node = r->t->per_node && r->local_size == 1;
+    bool per_node = r->t->cmd.launch == COMMAND_PER_NODE;
+    struct launch launch = launch_of (r);
 
     /* Its processes share the CPUs that this one task has. */
     if (per_node && cpus)
@@ -128,7 +130,7 @@ static int make_env (const struct rank *r, struct envv *env)
         || envv_set (env, "RV_BOOT", r->boot)
         || (!envv_get (env, "NCCL_TIMEOUT")
             && envv_set (env, "RV_NCCL_TIMEOUT", text))
-        || (per_node && set_pet (r, env))
+        || launch_env (&launch, is_stale (r), env)
         || (wants_hash (r, env) && envv_set (env, "PMIX_MCA_gds", "hash"))) {
         envv_fini (env);
         return -1;
@@ -176,6 +178,19 @@ static void fill_rank (struct rank *r, const rv_job_t *job)
     snprintf (r->boot, sizeof (r->boot), "%s", rv_job_boot (job));
 }
 
+/* What cannot start on a step of this layout; rank 0 says it for all. */
+static bool refuses (const struct rank *r)
+{
+    struct launch launch = launch_of (r);
+    struct rv_error err = {0};
+
+    if (!launch_check (&launch, &err))
+        return false;
+    if (r->id.rank == 0)
+        log_line (LOG_ERROR, "cannot start '%s': %s", r->t->argv[0], err.text);
+    return true;
+}
+
 /* Join and agree. 0, or the exit status; an error has been said. */
 static int join (struct rank *r)
 {
@@ -193,6 +208,10 @@ static int join (struct rank *r)
         log_line (LOG_INFO, "boot %s, %u ranks on %u nodes%s%s", r->boot,
                   r->size, r->nodes, *rv_job_boot_note (job) ? "; " : "",
                   rv_job_boot_note (job));
+    if (refuses (r)) {
+        rv_job_finalize (job);
+        return EXEC_FAILED;
+    }
     if (agree (job, &r->meet, &err)) {
         snprintf (text, sizeof (text), "cannot agree with the other ranks: %s",
                   err.text);

@@ -16,66 +16,78 @@
 #define NAME_AUTO_MAX 20 /* characters of a name made from a command */
 
 struct wrapper {
-    const char *name;   /* basename; "*" at the end matches any rest */
-    const char *verb;   /* word that must follow, NULL = none */
-    const char *flags;  /* " -a --bc " options without a value */
-    const char *values; /* options that take the next word */
-    bool assignments;   /* NAME=VALUE may stand before the program */
-    bool launcher;      /* starts the processes of a node */
+    const char *name;       /* basename; "*" at the end matches any rest */
+    const char *verb;       /* word that must follow, NULL = none */
+    const char *flags;      /* " -a --bc " options without a value */
+    const char *values;     /* options that take the next word */
+    bool assignments;       /* NAME=VALUE may stand before the program */
+    enum command_tool tool; /* starts the processes of a node */
 };
 
 static const struct wrapper wrappers[] = {
     {"env", NULL, " -i -0 --ignore-environment ", " -u --unset -C --chdir ",
-     true, false},
+     true, COMMAND_NO_TOOL},
     {"uv", "run",
      " --no-sync --frozen --locked --isolated --no-project --active -q -v "
      "--quiet --verbose --offline --all-extras --no-dev --dev --exact ",
      " --with --with-editable --with-requirements --python -p --extra --group "
      "--project --directory --env-file --index --package ",
-     false, false},
-    {"poetry", "run", " ", " -C -P --directory --project ", false, false},
-    {"pixi", "run", " ", " -e --environment --manifest-path ", false, false},
+     false, COMMAND_NO_TOOL},
+    {"poetry", "run", " ", " -C -P --directory --project ", false,
+     COMMAND_NO_TOOL},
+    {"pixi", "run", " ", " -e --environment --manifest-path ", false,
+     COMMAND_NO_TOOL},
     {"conda", "run", " --no-capture-output --live-stream -v ",
-     " -n --name -p --prefix --cwd ", false, false},
-    {"time", NULL, " -p -v -a ", " -f -o ", false, false},
-    {"nice", NULL, " ", " -n --adjustment ", false, false},
-    {"nohup", NULL, " ", " ", false, false},
-    {"stdbuf", NULL, " ", " -i -o -e ", false, false},
+     " -n --name -p --prefix --cwd ", false, COMMAND_NO_TOOL},
+    {"time", NULL, " -p -v -a ", " -f -o ", false, COMMAND_NO_TOOL},
+    {"nice", NULL, " ", " -n --adjustment ", false, COMMAND_NO_TOOL},
+    {"nohup", NULL, " ", " ", false, COMMAND_NO_TOOL},
+    {"stdbuf", NULL, " ", " -i -o -e ", false, COMMAND_NO_TOOL},
     {"timeout", NULL, " --foreground --preserve-status -v ",
-     " -k --kill-after -s --signal ", false, false},
+     " -k --kill-after -s --signal ", false, COMMAND_NO_TOOL},
     {"numactl", NULL, " -l --localalloc -s --show ",
      " -C -m -N -p -i --physcpubind --membind --cpunodebind --preferred "
      "--interleave ",
-     false, false},
-    {"strace", NULL, " -f -ff -c -t -tt -T ", " -e -o -s -p ", false, false},
+     false, COMMAND_NO_TOOL},
+    {"strace", NULL, " -f -ff -c -t -tt -T ", " -e -o -s -p ", false,
+     COMMAND_NO_TOOL},
     {"nsys", "profile", " ", " -o -t -w -s -f --output --trace --stats ", false,
-     false},
+     COMMAND_NO_TOOL},
     {"ncu", NULL, " -f ", " -o -k -c -s --set --section --export ", false,
-     false},
+     COMMAND_NO_TOOL},
     {"torchrun", NULL,
      " --standalone -m --module --no-python --no_python --run-path "
      "--run_path ",
-     " -r -t --nnodes --nproc_per_node --nproc-per-node ", false, true},
+     " -r -t --nnodes --nproc_per_node --nproc-per-node ", false,
+     COMMAND_TORCHRUN},
     {"accelerate", "launch",
      " --multi_gpu --multi-gpu --cpu --tpu --quiet -q --debug -m --module "
      "--no_python --no-python --use_deepspeed --use_fsdp --use_megatron_lm "
      "--same_network --use_xla ",
-     " --num_processes --num_machines --config_file ", false, true},
+     " --num_processes --num_machines --config_file ", false,
+     COMMAND_ACCELERATE},
     {"deepspeed", NULL,
      " --module --no_python --no_local_rank --force_multi --no_ssh "
      "--elastic_training --bind_cores_to_rank ",
      " -H -i -e --hostfile --num_nodes --num_gpus --include --exclude ", false,
-     true},
+     COMMAND_DEEPSPEED},
+    {"deepspeed.launcher.runner", NULL,
+     " --module --no_python --no_local_rank --force_multi --no_ssh "
+     "--elastic_training --bind_cores_to_rank ",
+     " -H -i -e --hostfile --num_nodes --num_gpus --include --exclude ", false,
+     COMMAND_DEEPSPEED},
     {"torch.distributed.run", NULL,
      " --standalone -m --module --no-python --no_python --run-path "
      "--run_path ",
-     " -r -t --nnodes --nproc_per_node --nproc-per-node ", false, true},
+     " -r -t --nnodes --nproc_per_node --nproc-per-node ", false,
+     COMMAND_TORCHRUN},
     {"torch.distributed.launch", NULL,
      " --standalone -m --module --no_python --use_env --use-env ",
-     " --nnodes --nproc_per_node --nproc-per-node ", false, true},
+     " --nnodes --nproc_per_node --nproc-per-node ", false, COMMAND_TORCHRUN},
     {"accelerate.commands.launch", NULL,
      " --multi_gpu --cpu -m --module --no_python --use_deepspeed --use_fsdp ",
-     " --num_processes --num_machines --config_file ", false, true},
+     " --num_processes --num_machines --config_file ", false,
+     COMMAND_ACCELERATE},
 };
 
 /* Options of a Python interpreter that take the next word; -m and -c end the
@@ -200,7 +212,7 @@ static int skip_options (int argc, char *const argv[], int i,
 
         if (!strcmp (word, "--"))
             return i + 1;
-        if (w->launcher
+        if (w->tool
             && (*status = launcher_option (argc, argv, i, cmd, err)) != RV_OK)
             return argc;
         i++;
@@ -208,8 +220,7 @@ static int skip_options (int argc, char *const argv[], int i,
             continue;
         if (in_list (w->values, word, n)
             || (argv[i][0] != '-' && !looks_like_script (argv[i])
-                && !wrapper_find (argv[i]) && !is_python (argv[i])
-                && w->launcher))
+                && !wrapper_find (argv[i]) && !is_python (argv[i]) && w->tool))
             i++;
     }
     return i;
@@ -278,14 +289,19 @@ static int enter_wrapper (int argc, char *const argv[], int i,
 {
     bool timeout = !strcmp (w->name, "timeout");
 
-    if (w->launcher)
+    if (w->tool) {
         cmd->launch = COMMAND_PER_NODE;
+        cmd->tool = w->tool;
+        cmd->options = i + 1;
+    }
     i = skip_options (argc, argv, i + 1, w, cmd, err, status);
     if (w->verb) {
         if (i >= argc || strcmp (argv[i], w->verb))
             return i; /* "accelerate env": the next word names the job */
         i = skip_options (argc, argv, i + 1, w, cmd, err, status);
     }
+    if (w->tool)
+        cmd->options_end = i;
     while (w->assignments && i < argc && is_assignment (argv[i]))
         i++;
     return timeout ? i + 1 : i;
@@ -315,7 +331,8 @@ int command_scan (int argc, char *const argv[], struct command *ret,
 
         if ((w = wrapper_find (argv[i]))) {
             i = enter_wrapper (argc, argv, i, w, &cmd, err, &status);
-            module = w->launcher && i < argc && runs_module (argv, begin, i);
+            module = w->tool != COMMAND_NO_TOOL && i < argc
+                     && runs_module (argv, begin, i);
         } else if (is_python (argv[i]) && !module) {
             i = skip_python (argc, argv, i + 1, &module, &text);
         } else {
@@ -329,8 +346,38 @@ int command_scan (int argc, char *const argv[], struct command *ret,
     if (status != RV_OK)
         return status;
     name_from (&cmd, argv[i], module);
+    cmd.program = module || text ? -1 : i;
     *ret = cmd;
     return RV_OK;
+}
+
+/* "--rdzv-backend" and "--rdzv_backend" are one option. */
+static bool is_option (const char *word, const char *name)
+{
+    size_t n = strcspn (word, "=");
+
+    if (word[0] != '-' || word[1] != '-' || n - 2 != strlen (name))
+        return false;
+    for (size_t i = 0; i < n - 2; i++)
+        if (word[2 + i] != name[i] && !(word[2 + i] == '_' && name[i] == '-'))
+            return false;
+    return true;
+}
+
+const char *command_option (const struct command *cmd, char *const argv[],
+                            const char *name)
+{
+    const char *value = NULL;
+
+    for (int i = cmd->options; i < cmd->options_end; i++)
+        if (is_option (argv[i], name)) {
+            const char *equal = strchr (argv[i], '=');
+
+            value = equal                      ? equal + 1
+                    : i + 1 < cmd->options_end ? argv[i + 1]
+                                               : "";
+        }
+    return value;
 }
 
 int command_name_check (const char *name, struct rv_error *err)

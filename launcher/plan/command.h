@@ -22,8 +22,20 @@ enum command_launch {
     COMMAND_PER_NODE, /* one task a node: the command starts the others */
 };
 
+/* Whose command line it is, where the command starts the others. */
+enum command_tool {
+    COMMAND_NO_TOOL,
+    COMMAND_TORCHRUN, /* also torch.distributed.run and .launch */
+    COMMAND_ACCELERATE,
+    COMMAND_DEEPSPEED,
+};
+
 struct command {
     enum command_launch launch;
+    enum command_tool tool;
+    int options, options_end; /* argv[options .. options_end): the tool's */
+    int program; /* index of what runs in the end: a program, or the script of
+                    an interpreter or tool; -1: a module, or text on the line */
     uint32_t nproc;  /* --nproc_per_node=K; 0 = not given, or not a number */
     uint32_t nnodes; /* --nnodes=N; 0 = not given, or a range */
     char name[COMMAND_NAME_MAX]; /* never empty; [a-z0-9-], at most 20 */
@@ -37,6 +49,14 @@ struct command {
  * takes (0, "2x"). */
 int command_scan (int argc, char *const argv[], struct command *ret,
                   struct rv_error *err);
+
+/* command_option - what an option of the tool's own says, the last time it stands there.
+ *   argv   what command_scan looked at
+ *   name   without "--" and with '-' in it, as "rdzv-backend"
+ * Returns its value, the next word for one without '=' (so a flag gives some
+ * text too), or NULL when it is not there. */
+const char *command_option (const struct command *cmd, char *const argv[],
+                            const char *name);
 
 /* command_name_check - is [name] fit for a job, a file name and a terminal?
  * Letters, digits, '.', '_', '-'; the first a letter or digit; at most 63; not

@@ -139,23 +139,6 @@ static void test_request (void **state)
     }
 }
 
-static void test_launchers (void **state)
-{
-    char *const torchrun[] = {"/opt/bin/torchrun", "x.py", NULL};
-    char *const module[] = {"/usr/bin/python3", "-m", "torch.distributed.run",
-                            "x.py", NULL};
-    char *const plain[] = {"python3", "torchrun", NULL};
-    char *const other[] = {"torchrun.sh", NULL};
-    char *const bare[] = {"python", "-m", NULL};
-
-    (void)state;
-    assert_true (exec_is_launcher (torchrun));
-    assert_true (exec_is_launcher (module));
-    assert_false (exec_is_launcher (plain));
-    assert_false (exec_is_launcher (other));
-    assert_false (exec_is_launcher (bare));
-}
-
 static void test_forwards (void **state)
 {
     (void)state;
@@ -463,7 +446,6 @@ int main (void)
         cmocka_unit_test (test_envv),
         cmocka_unit_test (test_argv),
         cmocka_unit_test (test_request),
-        cmocka_unit_test (test_launchers),
         cmocka_unit_test (test_forwards),
         cmocka_unit_test (test_cgroup),
         cmocka_unit_test (test_tail),
