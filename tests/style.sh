@@ -18,7 +18,7 @@ result ()
 }
 
 mapfile -t c_files < <(find spank launcher libtrain kernels tests -name '*.[ch]' -o -name '*.cu' -o -name '*.inc' | sort)
-mapfile -t sh_files < <({ grep -rlE '^#!/bin/(ba)?sh' etc tests .ci 2>/dev/null; find tests -name '*.bash'; } | grep -vE '^etc/build-aux/(config|install|ltmain|missing|depcomp|compile|test-driver|tap-driver|ar-lib)' | sort -u)
+mapfile -t sh_files < <({ grep -rlE --exclude-dir=seeds '^#!/bin/(ba)?sh' etc tests .ci 2>/dev/null; find tests -name '*.bash'; } | grep -vE '^etc/build-aux/(config|install|ltmain|missing|depcomp|compile|test-driver|tap-driver|ar-lib)' | sort -u)
 
 # Pinned: another clang-format formats otherwise.
 version=$(clang-format --version 2>/dev/null | sed -nE 's/.*version ([0-9]+)\..*/\1/p')
