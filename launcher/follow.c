@@ -84,6 +84,35 @@ static void signals_restore (const struct sigaction saved[4])
         sigaction (numbers[i], &saved[i], NULL);
 }
 
+/* Does this line of the batch step say how the ranks ended? rv says it once,
+ * at the end, of the rank that failed first. */
+static bool tells_end (const char *line, size_t len)
+{
+    static const char *const begin[] = {
+        "rv: rank ",
+        "srun: Job step aborted: ",
+        "srun: launch/slurm: _step_signal: ",
+        "srun: Force Terminated ",
+    };
+
+    for (size_t i = 0; i < sizeof (begin) / sizeof (*begin); i++)
+        if (len > strlen (begin[i])
+            && !strncmp (line, begin[i], strlen (begin[i])))
+            return true;
+    return len > 13 && !strncmp (line, "srun: error: ", 13)
+           && (memmem (line, len, ": task ", 7)
+               || memmem (line, len, ": tasks ", 8));
+}
+
+static int logs_release (struct logs *logs, bool show, struct rv_error *err)
+{
+    int status = RV_OK;
+
+    for (size_t i = 0; i < logs->n && status == RV_OK; i++)
+        status = logtail_release (&logs->tail[i], show, err);
+    return status;
+}
+
 static int logs_add (struct logs *logs, const struct request *req, int rank,
                      bool is_err, int out_fd, bool lines, bool label,
                      struct rv_error *err)
@@ -314,6 +343,7 @@ static bool requeued (struct follow *f)
     cluster_jobs_fini (&jobs);
     if (!again)
         return false;
+    logs_release (&f->logs, true, NULL);
     say (f, "was put back into the queue");
     /* status.json is of the earlier start until it changes. */
     request_status_fini (&f->status);
@@ -440,11 +470,15 @@ int follow_job (const struct request *req, const struct follow_opts *opts,
     if (!f.status_path)
         return error_set (err, RV_ENOMEM, "out of memory");
     status = logs_init (&f.logs, req, opts, err);
+    for (size_t i = 0; opts->batch && i < 2 && i < f.logs.n; i++)
+        f.logs.tail[i].keep = tells_end;
     if (status == RV_OK) {
         signals_take (saved);
         status = watch (&f, err);
         if (status == RV_OK)
             status = logs_poll (&f.logs, !caught_leave || f.status.done, err);
+        if (status == RV_OK)
+            status = logs_release (&f.logs, !f.status.names_rank, err);
         if (status == RV_OK)
             *ret_status = judge (&f);
         signals_restore (saved);

@@ -38,6 +38,7 @@ void logtail_fini (struct logtail *tail)
         close (tail->fd);
     free (tail->path);
     free (tail->part);
+    free (tail->kept);
     memset (tail, 0, sizeof (*tail));
     tail->fd = -1;
 }
@@ -71,6 +72,19 @@ static bool tail_open (struct logtail *tail, int *ret_status,
     return tail->fd >= 0;
 }
 
+static int keep_line (struct logtail *tail, const char *line, size_t len,
+                      struct rv_error *err)
+{
+    char *kept = realloc (tail->kept, tail->kept_len + len);
+
+    if (!kept)
+        return error_set (err, RV_ENOMEM, "out of memory");
+    memcpy (kept + tail->kept_len, line, len);
+    tail->kept = kept;
+    tail->kept_len += len;
+    return RV_OK;
+}
+
 static int put_line (struct logtail *tail, const char *a, size_t a_len,
                      const char *b, size_t b_len, struct rv_error *err)
 {
@@ -84,8 +98,11 @@ static int put_line (struct logtail *tail, const char *a, size_t a_len,
     if (a_len)
         memcpy (line + label_len, a, a_len);
     memcpy (line + label_len + a_len, b, b_len);
-    /* One write, so that a terminal shows the line in one piece. */
-    status = write_all (tail->out_fd, line, label_len + a_len + b_len, err);
+    b_len += label_len + a_len;
+    if (tail->keep && tail->keep (line + label_len, b_len - label_len))
+        status = keep_line (tail, line, b_len, err);
+    else /* One write, so that a terminal shows the line in one piece. */
+        status = write_all (tail->out_fd, line, b_len, err);
     free (line);
     return status;
 }
@@ -107,15 +124,16 @@ static int keep_part (struct logtail *tail, const char *buf, size_t len,
     return RV_OK;
 }
 
-/* Whole lines go out in one piece where no label stands between them. */
+/* Whole lines go out in one piece where none is looked at by itself. */
 static int put_lines (struct logtail *tail, const char *buf, size_t len,
                       struct rv_error *err)
 {
+    bool each = tail->label[0] || tail->keep;
     int status = RV_OK;
 
     while (len && status == RV_OK) {
         const char *end =
-            tail->label[0] ? memchr (buf, '\n', len) : memrchr (buf, '\n', len);
+            each ? memchr (buf, '\n', len) : memrchr (buf, '\n', len);
         size_t n = end ? (size_t)(end - buf) + 1 : len;
 
         if (!end && tail->part_len + n < LINE_MAX_BYTES)
@@ -166,6 +184,18 @@ int logtail_finish (struct logtail *tail, struct rv_error *err)
         status = put_line (tail, tail->part, tail->part_len, "\n", 1, err);
         tail->part_len = 0;
     }
+    return status;
+}
+
+int logtail_release (struct logtail *tail, bool show, struct rv_error *err)
+{
+    int status = RV_OK;
+
+    if (show)
+        status = write_all (tail->out_fd, tail->kept, tail->kept_len, err);
+    free (tail->kept);
+    tail->kept = NULL;
+    tail->kept_len = 0;
     return status;
 }
 

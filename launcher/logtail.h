@@ -21,6 +21,11 @@ struct logtail {
     int64_t offset; /* read so far */
     char *part;     /* (part_len) an unfinished line */
     size_t part_len, part_size;
+    /* NULL, or tells whether a whole line, its newline included, is to be
+     * kept back until logtail_release; needs lines. */
+    bool (*keep) (const char *line, size_t len);
+    char *kept; /* (kept_len) such lines */
+    size_t kept_len;
 };
 
 /* logtail_init - the file need not exist yet.
@@ -39,6 +44,9 @@ int logtail_poll (struct logtail *tail, bool *ret_any, struct rv_error *err);
 /* logtail_finish - the file has ended: open it anew (a network file system
  * shows the last bytes then), show the rest and an unfinished last line. */
 int logtail_finish (struct logtail *tail, struct rv_error *err);
+
+/* logtail_release - show or drop the lines that were kept back. */
+int logtail_release (struct logtail *tail, bool show, struct rv_error *err);
 
 void logtail_fini (struct logtail *tail); /* NULL is fine */
 

@@ -82,7 +82,8 @@ struct request_status {
     bool done;        /* the batch step has ended */
     int exit_status;  /* of the command, when done and >= 0; else -1 */
     bool told_to_end; /* by SIGTERM, and no rank had failed before */
-    char *cause;      /* one line about the first bad rank; NULL = none */
+    char *cause;      /* one line: why it ended badly; NULL = unknown */
+    bool names_rank;  /* it is about the rank that failed first */
 };
 
 /* request_status - read status.json. A file that is not there, or speaks of

@@ -200,7 +200,8 @@ int request_status (const char *dir, uint32_t job_id,
         ret->exit_status =
             int_or (json, "exit_status", signal > 0 ? 128 + signal : -1);
         ret->told_to_end = !json_is_object (cause) && signal == SIGTERM;
-        if (json_is_object (cause))
+        ret->names_rank = json_is_object (cause);
+        if (ret->names_rank)
             ret->cause = describe_cause (cause);
         else if (*string_or (json, "message", ""))
             ret->cause = strdup (string_or (json, "message", ""));

@@ -148,9 +148,45 @@ static void describe (const json_t *cause, char *buf, size_t size)
             (int)json_integer_value (json_object_get (cause, "exit_status")));
 }
 
+/* For who reads the batch log alone; the last words of a rank are in its own
+ * log, but what never ran has none. */
+static void say_cause (const json_t *cause, const char *message)
+{
+    const json_t *tail = json_object_get (cause, "stderr_tail");
+    const char *last =
+        json_string_value (json_array_get (tail, json_array_size (tail) - 1));
+
+    log_line (LOG_ERROR, "%s%s%s", message, last && *last ? ": " : "",
+              last ? last : "");
+}
+
+/* All that reported were told to end, and one is silent: it went first, and
+ * its rv-exec with it. Not so when the batch step was told to end too. */
+static bool one_is_silent (const char *dir, const struct exec_request *q,
+                           const struct child_result *c,
+                           struct report_status *s, char *message, size_t size)
+{
+    uint32_t rank;
+
+    if (c->term
+        || !json_is_true (json_object_get (s->first_cause, "told_to_end"))
+        || !report_missing (dir, s->job_id, s->restart, q->tasks, &rank))
+        return false;
+    json_decref (s->first_cause);
+    s->first_cause = NULL;
+    s->signal = SIGKILL;
+    s->exit_status = 128 + SIGKILL;
+    snprintf (message, size,
+              "rank %u left no report: its rv-exec was killed, or its node "
+              "was lost",
+              rank);
+    return true;
+}
+
 /* Turn srun's end and the ranks' reports into the job's. */
-static void conclude (const char *dir, const struct child_result *c,
-                      struct report_status *s, char *message, size_t size)
+static void conclude (const char *dir, const struct exec_request *q,
+                      const struct child_result *c, struct report_status *s,
+                      char *message, size_t size)
 {
     int srun = child_status (c), signal;
     struct rv_error err = {0};
@@ -169,12 +205,15 @@ static void conclude (const char *dir, const struct child_result *c,
         s->signal = SIGTERM;
         s->exit_status = 128 + SIGTERM;
         snprintf (message, size, "the job was told to end (SIGTERM)");
+    } else if (one_is_silent (dir, q, c, s, message, size)) {
+        /* srun has said of that task what it knows */
     } else if (s->first_cause) {
         s->signal = signal;
         s->exit_status = signal ? 128 + signal
                                 : (int)json_integer_value (json_object_get (
                                     s->first_cause, "exit_status"));
         describe (s->first_cause, message, size);
+        say_cause (s->first_cause, message);
     } else if (srun == 0) {
         message[0] = '\0';
     } else if (ranks == 0 && srun < 126) {
@@ -226,7 +265,7 @@ static int run (const char *dir, const struct exec_request *q,
         s->message = err.text;
         write_status (dir, s);
     } else {
-        conclude (dir, &c, s, message, sizeof (message));
+        conclude (dir, q, &c, s, message, sizeof (message));
         write_status (dir, s);
         json_decref (s->first_cause);
     }

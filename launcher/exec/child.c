@@ -86,6 +86,12 @@ int child_status (const struct child_result *r)
     return r->signal ? 128 + r->signal : r->exit_status;
 }
 
+bool child_told_to_end (const struct child_result *r)
+{
+    return r->step_signal == SIGTERM
+           || (r->step_signal && r->signal == r->step_signal);
+}
+
 const char *child_signal_name (int signal)
 {
     const char *name = sigabbrev_np (signal);

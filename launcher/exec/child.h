@@ -75,6 +75,10 @@ bool child_tracks_cgroup (const char *text);
  * 126 and 127 for what could not be executed. */
 int child_status (const struct child_result *r);
 
+/* child_told_to_end - did the step (scancel, srun) tell it to end? Then this
+ * end is nobody's fault here. */
+bool child_told_to_end (const struct child_result *r);
+
 /* child_signal_name - "SEGV", or "?" */
 const char *child_signal_name (int signal);
 

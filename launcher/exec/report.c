@@ -112,6 +112,8 @@ int report_rank (const char *dir, const struct report_id *id,
     json_object_set_new (j, "signal_name",
                          exited ? json_null ()
                                 : json_string (child_signal_name (r->signal)));
+    json_object_set_new (j, "told_to_end",
+                         json_boolean (child_told_to_end (r)));
     json_object_set_new (j, "stderr_tail", lines_json (r->tail));
     snprintf (name, sizeof (name), "rank-%u.json", id->rank);
     return write_json (dir, name, j, err);
@@ -226,6 +228,24 @@ int report_first_cause (const char *dir, uint32_t job_id, uint32_t restart,
     *ret_cause = cause;
     *ret_ranks = n;
     return RV_OK;
+}
+
+bool report_missing (const char *dir, uint32_t job_id, uint32_t restart,
+                     uint32_t ranks, uint32_t *ret_rank)
+{
+    char name[40];
+
+    for (uint32_t r = 0; r < ranks; r++) {
+        json_t *j;
+
+        snprintf (name, sizeof (name), "rank-%u.json", r);
+        if (!(j = load_rank (dir, name, job_id, restart))) {
+            *ret_rank = r;
+            return true;
+        }
+        json_decref (j);
+    }
+    return false;
 }
 
 int report_status (const char *dir, const struct report_status *s,

@@ -41,6 +41,11 @@ int report_first_cause (const char *dir, uint32_t job_id, uint32_t restart,
                         json_t **ret_cause, unsigned *ret_ranks,
                         struct rv_error *err);
 
+/* report_missing - is there a rank below [ranks] that has left no report of
+ * this job and restart? The first such one is written to ret_rank. */
+bool report_missing (const char *dir, uint32_t job_id, uint32_t restart,
+                     uint32_t ranks, uint32_t *ret_rank);
+
 struct report_status {
     uint32_t job_id, restart;
     bool done;

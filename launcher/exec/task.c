@@ -223,29 +223,28 @@ static int join (struct rank *r)
     return 0;
 }
 
+static void cannot_run (const char *program, int error, char *buf, size_t size)
+{
+    snprintf (
+        buf, size, "cannot run '%.200s': %s; %s", program, strerror (error),
+        error == ENOENT ? "give its path, or a PATH that has it on this node"
+                        : "it must be an executable file");
+}
+
 static void say_cause (const struct rank *r, const struct child_result *c)
 {
     const char *program = r->t->argv[0];
+    char text[400];
 
-    if (c->exec_errno)
-        log_line (LOG_ERROR, "cannot run '%s': %s; %s", program,
-                  strerror (c->exec_errno),
-                  c->exec_errno == ENOENT
-                      ? "give its path, or a PATH that has it on this node"
-                      : "it must be an executable file");
-    else if (c->signal)
+    if (c->exec_errno) {
+        cannot_run (program, c->exec_errno, text, sizeof (text));
+        log_line (LOG_ERROR, "%s", text);
+    } else if (c->signal)
         log_line (LOG_ERROR, "'%s' was killed by signal %d (%s)", program,
                   c->signal, child_signal_name (c->signal));
     else
         log_line (LOG_ERROR, "'%s' ended with exit status %d", program,
                   c->exit_status);
-}
-
-/* Ended by what the step (scancel, srun) sent to all: nobody's fault. */
-static bool was_told_to_end (const struct child_result *c)
-{
-    return c->step_signal == SIGTERM
-           || (c->step_signal && c->signal == c->step_signal);
 }
 
 /* Without PMIx srun ends the step by SIGTERM when one rank failed, and takes
@@ -284,26 +283,38 @@ static void abort_step (const struct rank *r, int status)
         rv_job_abort (job, status, NULL);
 }
 
-static void report (const struct rank *r, const struct child_result *c)
+/* Returns true when the batch step will read this end in a report. */
+static bool report (const struct rank *r, struct child_result *c)
 {
     struct rv_error err = {0};
+    char text[400];
 
-    if (r->t->dir && report_rank (r->t->dir, &r->id, c, &err))
-        log_line (LOG_WARN, "cannot write the report: %s", err.text);
+    if (!r->t->dir)
+        return false;
+    if (c->exec_errno) { /* its last words, which it could not say itself */
+        cannot_run (r->t->argv[0], c->exec_errno, text, sizeof (text));
+        free (c->tail);
+        c->tail = strdup (text);
+    }
+    if (report_rank (r->t->dir, &r->id, c, &err) == RV_OK)
+        return true;
+    log_line (LOG_WARN, "cannot write the report: %s", err.text);
+    return false;
 }
 
-static int end (struct rank *r, const struct child_result *c)
+static int end (struct rank *r, struct child_result *c)
 {
     int status = child_status (c);
+    bool reported = report (r, c);
 
-    report (r, c);
     if (status == 0)
         return 0;
-    if (was_told_to_end (c))
+    if (child_told_to_end (c))
         return told_status (r, c);
     if (r->size > 1 && !cause_is_ours (&r->meet.cause, c->signal))
         return wait_quietly (r, c);
-    say_cause (r, c);
+    if (!reported) /* else the batch step says it, once */
+        say_cause (r, c);
     if (r->size > 1)
         abort_step (r, status);
     return status;

@@ -312,7 +312,8 @@ field() {
     wait_job "$JOB" FAILED
     [ "$(field "$REQ/status.json" '[j["exit_status"],j["signal"],j["message"],j["first_cause"]["rank"],j["first_cause"]["stderr_tail"]]')" = "[7, None, 'rank 2 on n2 ended with exit status 7', 2, ['bo\"om']]" ]
     scontrol show job "$JOB" | grep -q 'ExitCode=7:0'
-    [ "$(cat "$REQ"/logs/*.err "$REQ"/batch.err | grep -c 'rv\[')" = 1 ]
+    # Said once, by the batch step.
+    [ "$(cat "$REQ"/logs/*.err "$REQ"/batch.err | grep -E '^rv(:|\[)')" = "rv: rank 2 on n2 ended with exit status 7: bo\"om" ]
 
     request kill '[ $RANK = 2 ] || exec sleep 60; kill -9 $$'
     submit
@@ -327,7 +328,19 @@ field() {
     scancel "$JOB"
     wait_for 30 is_done
     [ "$(field "$REQ/status.json" '[j["exit_status"],j["signal"],j["first_cause"]]')" = "[143, 15, None]" ]
-    ! cat "$REQ"/logs/*.err "$REQ"/batch.err | grep 'rv\['
+    ! cat "$REQ"/logs/*.err "$REQ"/batch.err | grep -E '^rv(:|\[)'
+}
+
+@test "batch: a rank whose rv-exec is killed is named, and its status is 137" {
+    request silent 'echo $PPID >$RVT/parent.$RANK.new
+        mv $RVT/parent.$RANK.new $RVT/parent.$RANK; exec sleep 60'
+    submit
+    wait_for 60 test -e "$RVT/parent.0" -a -e "$RVT/parent.1" \
+        -a -e "$RVT/parent.2" -a -e "$RVT/parent.3"
+    kill -9 "$(cat "$RVT/parent.2")"
+    wait_for 30 is_done
+    [ "$(field "$REQ/status.json" '[j["exit_status"],j["first_cause"],j["message"][:24]]')" = "[137, None, 'rank 2 left no report: i']" ]
+    grep -q '^srun: error: n2: task 2: Killed' "$REQ/batch.err"
 }
 
 @test "batch: tasks that cannot start are said so, 125" {

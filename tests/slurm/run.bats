@@ -134,6 +134,8 @@ E
     [[ $stderr == *"rank 0 on n"*"signal 11"* ]]
     # bats warns of 127 unless it is told to expect it.
     run -127 timeout 60 "$RV" run -f -- ./no-such-program </dev/null
+    [ "$(grep -c no-such-program <<<"${output#*submitted}")" = 1 ]
+    [[ $output == *"rank 0 on n1 ended with status 127: cannot run './no-such-program': No such file"* ]]
     separate "$RV" run -f -- ./plain
     [ "$status" = 126 ]
 }
@@ -143,7 +145,12 @@ E
         '[ "$RANK" = 2 ] && kill -9 $$; sleep 60'
     [ "$status" = 137 ]
     [ "$(grep -c '^rv: job .* failed: rank 2 on n2 was ended by signal 9' <<<"$stderr")" = 1 ]
-    [ "$(grep -c 'failed' <<<"$stderr")" = 1 ]
+    # Nobody else tells it again, in other words: srun, rv-exec, the log.
+    [ "$(grep -cE 'failed|rank|tasks? |signal|n2$|137' <<<"$stderr")" = 1 ]
+    # The logs keep every word.
+    separate "$RV" logs
+    [[ $stderr == *"rv: rank 2 on n2 was killed by signal 9 (KILL)"* ]]
+    [[ $stderr == *"srun: error: n2: task"* ]]
 }
 
 @test "exit 7 of one rank ends the job with 7 within seconds" {

@@ -353,6 +353,43 @@ static void test_first_cause (void **state)
     }
 }
 
+static void test_missing (void **state)
+{
+    uint32_t rank = 99;
+
+    (void)state;
+    for (unsigned r = 0; r < 3; r++)
+        put_rank (r, 6, 0, 0, 0, 0);
+    assert_false (report_missing (dir, 6, 0, 3, &rank));
+    assert_int_equal (rank, 99);
+    assert_true (report_missing (dir, 6, 0, 4, &rank));
+    assert_int_equal (rank, 3);
+    put_rank (1, 6, 1, 0, 0, 0); /* of another start */
+    assert_true (report_missing (dir, 6, 0, 4, &rank));
+    assert_int_equal (rank, 1);
+    assert_true (report_missing ("/no/such", 6, 0, 1, &rank));
+    assert_int_equal (rank, 0);
+}
+
+static void test_told_to_end (void **state)
+{
+    static const struct {
+        int step_signal, signal;
+        bool told;
+    } v[] = {
+        {0, 0, false},      {0, SIGTERM, false}, {SIGTERM, 0, true},
+        {SIGTERM, 9, true}, {SIGUSR1, 0, false}, {SIGUSR1, SIGUSR1, true},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof (v) / sizeof (v[0]); i++) {
+        struct child_result r = {.step_signal = v[i].step_signal,
+                                 .signal = v[i].signal};
+
+        assert_int_equal (child_told_to_end (&r), v[i].told);
+    }
+}
+
 static void test_status (void **state)
 {
     struct report_status s = {.job_id = 5, .started = {.tv_sec = 1700000000}};
@@ -454,6 +491,8 @@ int main (void)
         cmocka_unit_test (test_child_tail),
         cmocka_unit_test (test_time),
         cmocka_unit_test (test_first_cause),
+        cmocka_unit_test (test_missing),
+        cmocka_unit_test (test_told_to_end),
         cmocka_unit_test (test_status),
         cmocka_unit_test (test_cause),
     };

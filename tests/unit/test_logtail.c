@@ -140,6 +140,34 @@ static void labels (void **state)
     expect (f, "3: a\n3: bc\n3: \n3: d\n");
 }
 
+static bool begins_with_k (const char *line, size_t len)
+{
+    assert_int_equal (line[len - 1], '\n');
+    return line[0] == 'k';
+}
+
+static void kept (void **state)
+{
+    struct fixture *f = *state;
+
+    assert_int_equal (logtail_release (&f->tail, true, NULL), RV_OK);
+    begin (f, true, "1: ");
+    f->tail.keep = begins_with_k;
+    append (f, "a\nk1\nb\nk");
+    poll_once (f);
+    expect (f, "1: a\n1: b\n");
+    append (f, "2\nc\nk3");
+    assert_int_equal (logtail_finish (&f->tail, NULL), RV_OK);
+    expect (f, "1: c\n");
+    assert_int_equal (logtail_release (&f->tail, true, NULL), RV_OK);
+    expect (f, "1: k1\n1: k2\n1: k3\n");
+    append (f, "4\nk5\n");
+    poll_once (f);
+    assert_int_equal (logtail_release (&f->tail, false, NULL), RV_OK);
+    assert_int_equal (logtail_release (&f->tail, true, NULL), RV_OK);
+    expect (f, "1: 4\n");
+}
+
 /* A line longer than any buffer is shown whole and once. */
 static void long_line (void **state)
 {
@@ -230,6 +258,7 @@ int main (void)
         cmocka_unit_test_setup_teardown (raw, setup, teardown),
         cmocka_unit_test_setup_teardown (whole_lines, setup, teardown),
         cmocka_unit_test_setup_teardown (labels, setup, teardown),
+        cmocka_unit_test_setup_teardown (kept, setup, teardown),
         cmocka_unit_test_setup_teardown (long_line, setup, teardown),
         cmocka_unit_test_setup_teardown (reopens, setup, teardown),
         cmocka_unit_test_setup_teardown (skips, setup, teardown),

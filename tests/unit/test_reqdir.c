@@ -277,6 +277,8 @@ static void statuses (void **state)
         assert_int_equal (status.started, v[i].started);
         assert_int_equal (status.done, v[i].done);
         assert_int_equal (status.exit_status, v[i].exit_status);
+        assert_int_equal (status.names_rank,
+                          strstr (v[i].text, "\"rank\"") != NULL);
         if (v[i].cause)
             assert_string_equal (status.cause, v[i].cause);
         else
