@@ -217,6 +217,13 @@ static int look_status (struct follow *f, struct rv_error *err)
     return RV_OK;
 }
 
+/* A batch step that a signal ended will not write status.json any more: it
+ * would have turned the signal into an exit status. */
+static bool batch_killed (const struct follow *f)
+{
+    return f->last.n && f->last.job[0].exit_signal;
+}
+
 static void tell_state (struct follow *f, const struct cluster_job *job)
 {
     char text[sizeof (f->told)];
@@ -265,6 +272,11 @@ static void take_answer (struct follow *f, int status,
         cluster_jobs_fini (jobs);
 }
 
+static bool is_ending (const struct follow *f)
+{
+    return f->last.n && !strcmp (f->last.job[0].state, "COMPLETING");
+}
+
 static void ask_slurm (struct follow *f)
 {
     struct cluster_jobs jobs = {0};
@@ -285,9 +297,9 @@ static void ask_slurm (struct follow *f)
         return;
     take_answer (f, status, &jobs, &why);
     f->ask_at = proc_now_ms ()
-                + (f->missing          ? ASK_FIRST_MS
-                   : f->status.started ? ASK_RUNNING_MS
-                                       : ASK_PENDING_MS);
+                + (f->missing || is_ending (f) ? ASK_FIRST_MS
+                   : f->status.started         ? ASK_RUNNING_MS
+                                               : ASK_PENDING_MS);
 }
 
 /* ^C: the first tells what a second one does, the second cancels. */
@@ -368,6 +380,7 @@ static int watch (struct follow *f, struct rv_error *err)
             continue;
         if (f->status.done || caught_leave
             || (f->gone_at && proc_now_ms () - f->gone_at > GRACE_MS)
+            || (f->gone_at && batch_killed (f))
             /* What never ran writes no status.json. */
             || (f->gone_at && f->last.n && f->last.job[0].started_at == 0))
             return RV_OK;
@@ -393,9 +406,15 @@ static int judge_lost (struct follow *f)
     /* The reason of a cancelled job is what it waited for before. */
     if (strcmp (job->state, "CANCELLED"))
         reason = job->reason;
-    snprintf (text, sizeof (text), "%s: %s%s%.200s",
-              f->status.started ? "was ended by Slurm" : "never started",
-              job->state, *reason ? ", " : "", reason);
+    if (job->exit_signal && f->status.started)
+        snprintf (text, sizeof (text),
+                  "failed: its batch step (rv-exec on the first node) was "
+                  "killed by signal %d",
+                  job->exit_signal);
+    else
+        snprintf (text, sizeof (text), "%s: %s%s%.200s",
+                  f->status.started ? "was ended by Slurm" : "never started",
+                  job->state, *reason ? ", " : "", reason);
     say (f, text);
     if (!f->status.started)
         return 125;

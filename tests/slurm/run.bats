@@ -153,6 +153,17 @@ E
     [[ $stderr == *"srun: error: n2: task"* ]]
 }
 
+@test "kill -9 of the batch step's rv-exec is said, and its status is 137" {
+    follow_in_background f -g 4 -- sh -c '[ "$RANK" != 0 ] || >up; exec sleep 100'
+    wait_for 30 test -e up
+    kill -9 "$(pgrep -f "rv-exec --batch $STATE")"
+    # rv asks Slurm of a running job four times a minute.
+    wait_for 40 ended "$follower"
+    status=0; wait "$follower" || status=$?
+    [ "$status" = 137 ]
+    grep -q '^rv: job .* failed: its batch step .* was killed by signal 9$' f.err
+}
+
 @test "exit 7 of one rank ends the job with 7 within seconds" {
     RVT_TIMEOUT=30 separate "$RV" run -f -g 4 -- sh -c \
         '[ "$RANK" = 1 ] && { echo bad thing >&2; exit 7; }; sleep 60'
