@@ -2,8 +2,8 @@
 # SYNOPSIS
 #   X_AC_DEV
 # DESCRIPTION
-#   Switches for developers and CI (warnings, sanitizers, fuzz targets) and the
-#   hardening flags of every build. cmocka is needed by `make check` alone.
+#   Switches for developers and CI (warnings, sanitizers, fuzz targets). cmocka
+#   is needed by `make check` alone.
 AC_DEFUN([X_AC_DEV], [
     AC_ARG_ENABLE([werror],
         [AS_HELP_STRING([--enable-werror], [warnings are errors (CI)])], [], [enable_werror=no])
@@ -12,13 +12,12 @@ AC_DEFUN([X_AC_DEV], [
         [], [enable_sanitizers=no])
     AC_ARG_ENABLE([fuzzing],
         [AS_HELP_STRING([--enable-fuzzing], [libFuzzer targets (CC=clang)])], [], [enable_fuzzing=no])
-    DEV_CFLAGS="-Wall -Wextra -Wvla -Wformat=2 -fno-common -fstack-protector-strong"
-    DEV_LDFLAGS="-Wl,-z,relro,-z,now"
+    DEV_CFLAGS="-Wall -Wextra -Wvla -Wformat=2 -fno-common"
+    DEV_LDFLAGS=
     AS_IF([test "x$enable_werror" = xyes], [DEV_CFLAGS="$DEV_CFLAGS -Werror"])
     AS_IF([test "x$enable_sanitizers" = xyes],
         [DEV_CFLAGS="$DEV_CFLAGS -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer"
-         DEV_LDFLAGS="$DEV_LDFLAGS -fsanitize=address,undefined"],
-        [AS_CASE([" $CFLAGS "], [*" -O0 "*], [], [DEV_CFLAGS="$DEV_CFLAGS -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2"])])
+         DEV_LDFLAGS="$DEV_LDFLAGS -fsanitize=address,undefined"])
     AS_IF([test "x$enable_fuzzing" = xyes], [
         x_ac_save_CFLAGS=$CFLAGS
         CFLAGS="$CFLAGS -fsanitize=fuzzer-no-link"
