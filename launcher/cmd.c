@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "cmd_job.h"
+#include "jsonout.h"
 #include "sandbox/sandbox.h"
 
 /* One line a command, in the order of `rv --help`. */
@@ -94,6 +95,12 @@ int cmd_help (const struct cmd_ctx *ctx)
     return CMD_OK;
 }
 
+void cmd_look_json (struct cmd_ctx *ctx, int argc, char *const argv[])
+{
+    for (int i = 1; i < argc && strcmp (argv[i], "--"); i++)
+        ctx->json = ctx->json || !strcmp (argv[i], "--json");
+}
+
 static int vfail (const struct cmd_ctx *ctx, int status, const char *hint,
                   const char *fmt, va_list ap)
     __attribute__ ((format (printf, 4, 0)));
@@ -110,13 +117,11 @@ static int vfail (const struct cmd_ctx *ctx, int status, const char *hint,
                  hint ? hint : "");
         return status;
     }
-    json = json_pack ("{s:s, s:i, s:s, s:s?}", "schema", "rv.error/1", "status",
-                      status, "message", err.text, "hint", hint);
-    if (!json || json_dumpf (json, stdout, JSON_COMPACT) < 0)
-        fprintf (stderr, "rv: %s\n", err.text); /* not UTF-8, or no memory */
-    else
-        putchar ('\n');
-    json_decref (json);
+    json = json_pack ("{s:s, s:i, s:o, s:o}", "schema", "rv.error/1", "status",
+                      status, "message", jsonout_text (err.text), "hint",
+                      jsonout_text (hint));
+    if (jsonout_print (json))
+        fprintf (stderr, "rv: %s\n", err.text);
     return status;
 }
 

@@ -60,6 +60,11 @@ void cmd_names (char *buf, size_t size);
 /* cmd_help - write usage of ctx->cmd to stdout. Returns CMD_OK. */
 int cmd_help (const struct cmd_ctx *ctx);
 
+/* cmd_look_json - set ctx->json where "--json" is among the words before "--":
+ * it decides how a bad option is reported, wherever that stands. For commands
+ * whose words are all their own. */
+void cmd_look_json (struct cmd_ctx *ctx, int argc, char *const argv[]);
+
 /* cmd_fail - report one failure, once: "rv: MESSAGE; HINT" on stderr, or with
  * ctx->json an rv.error/1 object on stdout.
  *   status   an exit status, returned

@@ -22,6 +22,7 @@ int cmd_job_options (struct cmd_ctx *ctx, int argc, char **argv,
     bool help = false;
     int c;
 
+    cmd_look_json (ctx, argc, argv);
     optind = 0;
     opterr = 0;
     *ret_all = false;

@@ -376,10 +376,7 @@ static int cmd_run_run (struct cmd_ctx *ctx, int argc, char **argv)
     struct rv_error err = {0};
     int status;
 
-    /* --json decides how a bad option is reported, wherever it stands. */
-    for (int i = 1; i < argc && argv[i][0] == '-' && strcmp (argv[i], "--");
-         i++)
-        ctx->json = ctx->json || !strcmp (argv[i], "--json");
+    ctx->json = ctx->json || run_opts_json (argc, argv);
     status = run_opts_parse (argc, argv, &run.opts, &err);
     if (status == RV_ENOTSUP)
         return cmd_fail (ctx, CMD_UNMET, NULL, "cannot run: %s", err.text);

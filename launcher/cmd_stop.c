@@ -62,6 +62,15 @@ static int stop_all (struct cmd_ctx *ctx, const struct known *known,
     return worst;
 }
 
+/* A job may be named twice, by its id and its name. */
+static bool first_of (const struct known_job **jobs, int i)
+{
+    for (int k = 0; k < i; k++)
+        if (jobs[k] == jobs[i])
+            return false;
+    return true;
+}
+
 /* All words are resolved before the first job is ended: a slip in the last
  * one must not leave half of the work done. */
 static int stop_named (struct cmd_ctx *ctx, const struct known *known, int argc,
@@ -76,7 +85,8 @@ static int stop_named (struct cmd_ctx *ctx, const struct known *known, int argc,
             status = cmd_fail (ctx, CMD_NO_JOB, NULL, "cannot stop '%s': %s",
                                argv[i], err.text);
     for (int i = 0; jobs && i < argc && status == CMD_OK; i++)
-        status = stop_one (ctx, jobs[i], stopped);
+        if (first_of (jobs, i))
+            status = stop_one (ctx, jobs[i], stopped);
     free (jobs);
     return jobs ? status : CMD_FAILED;
 }

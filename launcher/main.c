@@ -47,8 +47,6 @@ static int unknown_command (const struct cmd_ctx *ctx, const char *name)
 
 static int run_command (struct cmd_ctx *ctx, int argc, char **argv)
 {
-    int status;
-
     ctx->cmd = cmd_find (argv[0]);
     if (!ctx->cmd)
         return unknown_command (ctx, argv[0]);
@@ -56,13 +54,16 @@ static int run_command (struct cmd_ctx *ctx, int argc, char **argv)
         ctx->json = false;
         return cmd_usage_error (ctx, "'%s' has no --json", argv[0]);
     }
-    status = ctx->cmd->run (ctx, argc, argv);
-    /* A full disk behind stdout must not look like success. */
-    if (fflush (stdout) || ferror (stdout)) {
-        fprintf (stderr, "rv: cannot write to stdout: %s\n", strerror (errno));
-        return status ? status : CMD_FAILED;
-    }
-    return status;
+    return ctx->cmd->run (ctx, argc, argv);
+}
+
+/* A full disk behind stdout must not look like success. */
+static int end (int status)
+{
+    if (fflush (stdout) == 0 && !ferror (stdout))
+        return status;
+    fprintf (stderr, "rv: cannot write to stdout: %s\n", strerror (errno));
+    return status ? status : CMD_FAILED;
 }
 
 /* Is [arg] the option [name], alone or with a value behind '='? */
@@ -94,14 +95,17 @@ int main (int argc, char **argv)
         } else if (!strcmp (argv[i], "--json")) {
             ctx.json = true;
         } else if (!strcmp (argv[i], "--help") || !strcmp (argv[i], "-h")) {
-            return help (stdout);
+            return end (help (stdout));
         } else if (!strcmp (argv[i], "--version")) {
-            return puts (RV_VERSION_LINE ("rv")) < 0;
+            puts (RV_VERSION_LINE ("rv"));
+            return end (CMD_OK);
         } else {
             return cmd_usage_error (&ctx, "unknown option '%s'", argv[i]);
         }
     }
     if (i == argc) {
+        if (ctx.json)
+            return cmd_usage_error (&ctx, "there is no command");
         help (stderr);
         return CMD_USAGE;
     }
@@ -111,5 +115,5 @@ int main (int argc, char **argv)
         return cmd_fail (&ctx, CMD_NO_CONTROLLER, hint,
                          "cannot use the sandbox: %s", err.text);
     }
-    return run_command (&ctx, argc - i, argv + i);
+    return end (run_command (&ctx, argc - i, argv + i));
 }

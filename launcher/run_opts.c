@@ -213,6 +213,23 @@ static int check (const struct run_opts *opts, struct rv_error *err)
     return RV_OK;
 }
 
+static int next_option (int argc, char *argv[])
+{
+    return getopt_long (argc, argv, "+:g:t:p:A:q:flh", long_options, NULL);
+}
+
+bool run_opts_json (int argc, char *argv[])
+{
+    bool json = false;
+    int c;
+
+    optind = 0;
+    opterr = 0;
+    while ((c = next_option (argc, argv)) != -1)
+        json = json || c == OPT_JSON;
+    return json;
+}
+
 int run_opts_parse (int argc, char *argv[], struct run_opts *opts,
                     struct rv_error *err)
 {
@@ -221,8 +238,7 @@ int run_opts_parse (int argc, char *argv[], struct run_opts *opts,
 
     optind = 0; /* 0, not 1: glibc then forgets an earlier parse */
     opterr = 0;
-    while ((c = getopt_long (argc, argv, "+:g:t:p:A:q:flh", long_options, NULL))
-           != -1) {
+    while ((c = next_option (argc, argv)) != -1) {
         if (c == '?' || c == ':')
             return bad_option (argc, argv, c, err);
         if ((status = take_option (c, &out, err)) != RV_OK)

@@ -31,6 +31,10 @@ struct run_opts {
 int run_opts_parse (int argc, char *argv[], struct run_opts *opts,
                     struct rv_error *err);
 
+/* run_opts_json - is --json among them? Words that are no options are passed
+ * over: it decides how those are reported. */
+bool run_opts_json (int argc, char *argv[]);
+
 /* Lines of help about the options; static. */
 extern const char run_opts_help[];
 

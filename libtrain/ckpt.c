@@ -5,8 +5,10 @@
 #include <train/ckpt.h>
 
 #include <stdio.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <train/safetensors.h>
 
@@ -176,6 +178,21 @@ static train_status_t write_files (const char *dir,
         status = write_config (p.config, config, state->seq, err);
     paths_fini (&p);
     tensors_fini (&t);
+    return status;
+}
+
+train_status_t train_ckpt_prepare (const char *dir, train_error_t *err)
+{
+    char *temp = NULL;
+    train_status_t status;
+
+    if (!dir || !*dir)
+        return err_set (err, TRAIN_EINVAL, "checkpoint: dir is missing");
+    if ((status = ckpt_dir_begin (dir, 0, &temp, err)) != TRAIN_OK)
+        return status;
+    if (rmdir (temp) < 0)
+        status = err_set (err, TRAIN_EIO, "%s: %s", temp, strerror (errno));
+    free (temp);
     return status;
 }
 

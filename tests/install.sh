@@ -53,6 +53,10 @@ check "librvjob exports rv_job_ alone" exports_only "$prefix/lib/librvjob.so" '^
 check "libtrain exports train_ alone" exports_only "$prefix/lib/libtrain.so" '^train_'
 for p in rv rv-exec rv-train; do
     check "$p --version" prints '^rv.* 0\.' "$prefix/bin/$p" --version
+    for o in --version --help; do
+        check "$p $o fails on a full disk" bash -c "! '$prefix/bin/$p' $o >/dev/full"
+        check "and says why" bash -c "'$prefix/bin/$p' $o 2>&1 >/dev/full | grep -q '^rv.*: cannot write to stdout: '"
+    done
 done
 check "an rv.conf that is there survives install" bash -c \
     "mkdir -p '$prefix/etc/rv' && echo '# mine' >'$prefix/etc/rv/rv.conf' && make -s install && grep -qx '# mine' '$prefix/etc/rv/rv.conf'"

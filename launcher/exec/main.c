@@ -2,6 +2,7 @@
  * main.c - rv-exec: one task of a step, or the batch step of a request */
 #include "config.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +31,14 @@ static int usage (const char *why, const char *word)
               "cannot run rv-exec: %s%s%s%s; 'rv-exec --help' shows "
               "how",
               why, *word ? " '" : "", word, *word ? "'" : "");
+    return EXEC_FAILED;
+}
+
+static int show (const char *text)
+{
+    if (fputs (text, stdout) >= 0 && fflush (stdout) == 0)
+        return 0;
+    log_line (LOG_ERROR, "cannot write to stdout: %s", strerror (errno));
     return EXEC_FAILED;
 }
 
@@ -93,9 +102,9 @@ int main (int argc, char **argv)
             break;
         }
         if (!strcmp (word, "--help") || !strcmp (word, "-h"))
-            return fputs (help_text, stdout) < 0 ? EXEC_FAILED : 0;
+            return show (help_text);
         if (!strcmp (word, "--version"))
-            return puts (RV_VERSION_LINE ("rv-exec")) < 0 ? EXEC_FAILED : 0;
+            return show (RV_VERSION_LINE ("rv-exec") "\n");
         if (!strcmp (word, "-v") || !strcmp (word, "--verbose")) {
             log_init (verbose = 1);
             continue;

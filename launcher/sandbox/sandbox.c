@@ -490,6 +490,7 @@ static int parse (struct cmd_ctx *ctx, int argc, char **argv,
 {
     int c, status;
 
+    cmd_look_json (ctx, argc, argv);
     optind = 0; /* glibc: start anew, with the scan order of this string */
     while ((c = getopt_long (argc, argv, ":", long_options, NULL)) != -1) {
         if (c == '?' || c == ':')

@@ -64,6 +64,21 @@ static void share_cpus (const train_group_t *group)
 #endif
 }
 
+/* Hours may pass until the first checkpoint; rank 0, which writes it, sees now
+ * that it can be written. */
+static train_status_t prepare_ckpt (struct run *r, train_error_t *err)
+{
+    const char *dir = r->set->ckpt_dir;
+    train_status_t status = TRAIN_OK;
+    char where[256];
+
+    if (r->first && dir && (status = train_ckpt_prepare (dir, err)) != TRAIN_OK)
+        err_prefix (err, status, "%s",
+                    settings_where (r->set, "checkpoint", "dir", where,
+                                    sizeof (where)));
+    return trainer_agree (r->group, status, err);
+}
+
 static train_status_t open_data (struct run *r, train_error_t *err)
 {
     train_data_options_t options = settings_data (r->set);
@@ -195,7 +210,9 @@ static train_status_t set_up (struct run *r, struct who *ret_who,
     ret_who->size = train_group_size (r->group);
     r->first = ret_who->rank == 0;
     share_cpus (r->group);
-    if ((status = open_data (r, err)) == TRAIN_OK)
+    if ((status = prepare_ckpt (r, err)) == TRAIN_OK)
+        status = open_data (r, err);
+    if (status == TRAIN_OK)
         status = open_model (r, err);
     if (status == TRAIN_OK)
         say_start (r);

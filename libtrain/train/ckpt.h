@@ -45,6 +45,12 @@ typedef struct train_ckpt_state {
     uint64_t data_hash; /* train_data_hash */
 } train_ckpt_state_t;
 
+/* train_ckpt_prepare - make folder [dir] and see that a checkpoint can be
+ * written into it, so that a run need not reach its first one to find out.
+ * What a dead writer left unfinished goes. TRAIN_EINVAL for no [dir];
+ * TRAIN_EIO names the path and why. */
+train_status_t train_ckpt_prepare (const char *dir, train_error_t *err);
+
 /* train_ckpt_save - write DIR/step-N (N = state->step) and name it latest.
  *   dir     made if it is not there
  *   keep    of the checkpoints in [dir] the [keep] >= 1 with the most steps

@@ -374,7 +374,9 @@ E
     separate "$RV" ps --json
     valid <<<"$output"
     [ "$(jq -c '.jobs[] | [.job_id, .name, .gpus, .gpu_type]' <<<"$output")" = "[$job,\"js\",2,\"a100\"]" ]
-    separate "$RV" stop --json js
+    # Named twice, it is stopped once.
+    separate "$RV" stop --json js "$job"
+    [ "$status" = 0 ]
     valid <<<"$output"
     [ "$(jq -c '[.jobs[].job_id]' <<<"$output")" = "[$job]" ]
     separate "$RV" stop --json js
@@ -383,9 +385,14 @@ E
     separate "$RV" run --json -g 99 -- true
     [ "$status" = 5 ]
     valid <<<"$output"
-    separate "$RV" --json run -g x -- true
-    [ "$status" = 2 ]
-    valid <<<"$output"
+    for words in '--json run -g x -- true' 'run --nope --json true' \
+        'ps --nope --json' 'sandbox up --nope --json' --json; do
+        # shellcheck disable=SC2086 # words
+        separate "$RV" $words
+        [ "$status" = 2 ]
+        [ -z "$stderr" ]
+        valid <<<"$output"
+    done
 }
 
 @test "what ranks leave validates" {

@@ -33,6 +33,11 @@ for param in fp32 fp64; do
     ok "straight, constant" go "$a-c" precision.param=$param optim.schedule=constant
     ok "same bits" same_run "$a-c" "$b" 00000012
 done
+mkdir "$tmp/taken" && : >"$tmp/taken/file"
+run "$tmp/r.ini" checkpoint.dir="$tmp/taken/file" log.file="$tmp/none"
+ok "a file in place of [checkpoint] dir is 3" test $? = 3
+ok "names the key" grep -q "checkpoint.dir=$tmp/taken/file: $tmp/taken/file" "$tmp/out"
+ok "before anything ran" test ! -e "$tmp/none"
 ok "a finished run has nothing to do" go "$tmp/a-fp32"
 ok "and says so" grep -q '^nothing to do: the checkpoint has 12 steps' "$tmp/out"
 ok "and keeps its metrics" test "$(wc -l <"$tmp/a-fp32/m")" = 12

@@ -459,6 +459,24 @@ static void test_latest (void **state)
 }
 
 /* A full disk, played by a limit on file sizes: what was there stays. */
+static void test_prepare (void **state)
+{
+    train_error_t err = {0};
+    FILE *f;
+
+    (void)state;
+    assert_int_equal (train_ckpt_prepare (NULL, &err), TRAIN_EINVAL);
+    assert_int_equal (train_ckpt_prepare ("", &err), TRAIN_EINVAL);
+    assert_int_equal (train_ckpt_prepare ("pre/pared", &err), TRAIN_OK);
+    assert_true (there ("pre/pared"));
+    assert_int_equal (rmdir ("pre/pared"), 0); /* and nothing is in it */
+    assert_non_null (f = fopen ("pre/file", "w"));
+    fclose (f);
+    assert_int_equal (train_ckpt_prepare ("pre/file", &err), TRAIN_EIO);
+    assert_non_null (strstr (err.text, "pre/file"));
+    assert_int_equal (train_ckpt_prepare ("pre/file/x", &err), TRAIN_EIO);
+}
+
 static void test_no_room (void **state)
 {
     struct run a = make (&small, 1), b = make (&small, 2);
@@ -552,6 +570,7 @@ int main (void)
         cmocka_unit_test (test_mixed),
         cmocka_unit_test (test_keep),
         cmocka_unit_test (test_latest),
+        cmocka_unit_test (test_prepare),
         cmocka_unit_test (test_no_room),
         cmocka_unit_test (test_killed_writer),
     };

@@ -73,6 +73,31 @@ static void refused (void **state)
     }
 }
 
+static void asks_for_json (void **state)
+{
+    static const struct {
+        char *argv[WORDS];
+        bool json;
+    } v[] = {
+        {{"run", "--json", "true"}, true},
+        {{"run", "-g", "1", "-t", "h100", "--json", "true"}, true},
+        {{"run", "--nope", "--json", "true"}, true},
+        {{"run", "-g", "--json", "true"}, false}, /* a value */
+        {{"run", "true", "--json"}, false},
+        {{"run", "--", "--json"}, false},
+        {{"run"}, false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof (v) / sizeof (v[0]); i++) {
+        char *argv[WORDS + 1] = {NULL};
+
+        memcpy (argv, v[i].argv, sizeof (v[i].argv));
+        if (run_opts_json (count (v[i].argv), argv) != v[i].json)
+            fail_msg ("row %zu", i);
+    }
+}
+
 static void defaults (void **state)
 {
     char *argv[] = {"run", "true", NULL};
@@ -132,9 +157,8 @@ static void stops_at_command (void **state)
 int main (void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test (refused),
-        cmocka_unit_test (defaults),
-        cmocka_unit_test (all_given),
+        cmocka_unit_test (refused),          cmocka_unit_test (asks_for_json),
+        cmocka_unit_test (defaults),         cmocka_unit_test (all_given),
         cmocka_unit_test (stops_at_command),
     };
 
