@@ -8,6 +8,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -118,18 +119,14 @@ static int make_env (const struct rank *r, struct envv *env)
         .master_addr = r->meet.addr,
         .master_port = r->meet.port,
     };
-    char text[24];
     bool per_node = r->t->cmd.launch == COMMAND_PER_NODE;
     struct launch launch = launch_of (r);
 
     /* Its processes share the CPUs that this one task has. */
     if (per_node && cpus)
         in.cpus = cpus > processes (r) ? cpus / processes (r) : 1;
-    snprintf (text, sizeof (text), "%lld", (long long)r->meet.timeout_s);
     if (envv_copy (env, environ) || rank_env (&in, get_cb, set_cb, env)
         || envv_set (env, "RV_BOOT", r->boot)
-        || (!envv_get (env, "NCCL_TIMEOUT")
-            && envv_set (env, "RV_NCCL_TIMEOUT", text))
         || launch_env (&launch, is_stale (r), env)
         || (wants_hash (r, env) && envv_set (env, "PMIX_MCA_gds", "hash"))) {
         envv_fini (env);
@@ -178,24 +175,47 @@ static void fill_rank (struct rank *r, const rv_job_t *job)
     snprintf (r->boot, sizeof (r->boot), "%s", rv_job_boot (job));
 }
 
-/* What cannot start on a step of this layout; rank 0 says it for all. */
-static bool refuses (const struct rank *r)
+/* Nobody but libtrain and librvjob reads it, whatever its name promises. */
+static void explain_timeout (void)
 {
-    struct launch launch = launch_of (r);
-    struct rv_error err = {0};
+    const char *text = getenv ("NCCL_TIMEOUT");
 
-    if (!launch_check (&launch, &err))
-        return false;
+    if (text)
+        log_line (LOG_WARN,
+                  "NCCL_TIMEOUT='%.32s' is read by libtrain and librvjob "
+                  "alone%s; NCCL and PyTorch have no such variable: give "
+                  "init_process_group its timeout",
+                  text,
+                  getenv ("RV_NCCL_TIMEOUT") ? ", and not where "
+                                               "RV_NCCL_TIMEOUT is set"
+                                             : ", in seconds");
+}
+
+/* The ranks differ, or the step does not suit the command. Rank 0 says it and
+ * ends the step; the others leave it time to. */
+static int refuse (const struct rank *r, rv_job_t *job, const char *why)
+{
+    char text[700];
+
+    snprintf (text, sizeof (text), "cannot start '%.100s': %s", r->t->argv[0],
+              why);
     if (r->id.rank == 0)
-        log_line (LOG_ERROR, "cannot start '%s': %s", r->t->argv[0], err.text);
-    return true;
+        rv_job_abort (job, EXEC_FAILED, text);
+    if (!strcmp (r->boot, "pmix"))
+        poll (NULL, 0, QUIET_S * 1000);
+    rv_job_finalize (job);
+    return EXEC_FAILED;
 }
 
 /* Join and agree. 0, or the exit status; an error has been said. */
 static int join (struct rank *r)
 {
+    struct agree_in in = {.cmd = &r->t->cmd, .argv = r->t->argv};
+    struct rv_error why = {0};
+    struct launch launch;
     rv_job_error_t err = {0};
     rv_job_t *job = NULL;
+    rv_job_status_t status;
     char text[600];
 
     if (rv_job_init (NULL, &job, &err)) {
@@ -208,11 +228,16 @@ static int join (struct rank *r)
         log_line (LOG_INFO, "boot %s, %u ranks on %u nodes%s%s", r->boot,
                   r->size, r->nodes, *rv_job_boot_note (job) ? "; " : "",
                   rv_job_boot_note (job));
-    if (refuses (r)) {
-        rv_job_finalize (job);
-        return EXEC_FAILED;
+    launch = launch_of (r);
+    if (r->id.rank == 0) {
+        explain_timeout ();
+        if (launch_check (&launch, &why))
+            in.refuse = why.text;
     }
-    if (agree (job, &r->meet, &err)) {
+    status = agree (job, &in, &r->meet, &err);
+    if (status == RV_JOB_EMISMATCH)
+        return refuse (r, job, err.text);
+    if (status) {
         snprintf (text, sizeof (text), "cannot agree with the other ranks: %s",
                   err.text);
         rv_job_abort (job, EXEC_FAILED, text);

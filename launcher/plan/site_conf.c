@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "plan/conf_impl.h"
+#include "plan/differ.h"
 #include "plan/fsio.h"
 #include "plan/gres.h"
 
@@ -328,6 +329,17 @@ static int check_aliases (const struct site_conf *conf, const char *name,
     return 0;
 }
 
+/* A name that nobody compares would let nothing differ. */
+static int check_differ (const struct site_conf *conf, const char *name,
+                         struct rv_error *err)
+{
+    int rc = differ_check (conf->differ, err);
+
+    if (rc && err)
+        error_prefix (err, "%s: [differ] allow", name);
+    return rc;
+}
+
 int site_conf_read_site (struct site_conf *conf, int fd, const char *name,
                          struct rv_error *err)
 {
@@ -338,18 +350,21 @@ int site_conf_read_site (struct site_conf *conf, int fd, const char *name,
         return error_set (err, RV_EINVAL, "site_conf_read_site: no conf");
     rc = conf_read_fd (fd, name, all_keys, LENGTH (all_keys), conf, take, &r,
                        err);
-    return rc ? rc : check_aliases (conf, name, err);
+    rc = rc ? rc : check_aliases (conf, name, err);
+    return rc ? rc : check_differ (conf, name, err);
 }
 
 int site_conf_read_user (struct site_conf *conf, int fd, const char *name,
                          struct rv_error *err)
 {
     struct reading r = {conf, true};
+    int rc;
 
     if (!conf)
         return error_set (err, RV_EINVAL, "site_conf_read_user: no conf");
-    return conf_read_fd (fd, name, all_keys, LENGTH (all_keys), conf, take, &r,
-                         err);
+    rc = conf_read_fd (fd, name, all_keys, LENGTH (all_keys), conf, take, &r,
+                       err);
+    return rc ? rc : check_differ (conf, name, err);
 }
 
 static int load (struct site_conf *conf, const char *path,

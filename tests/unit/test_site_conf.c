@@ -243,6 +243,11 @@ static void refuses (void **state)
          "rv.conf:2: [mig 1g.10gb] stands in the site's rv.conf alone"},
         {site_conf_read_user, "[differ]\nallow = a,\n",
          "rv.conf:2: allow: list 'a,' has an empty item"},
+        {site_conf_read_user, "[differ]\nallow = driver, gpus\n",
+         "rv.conf: [differ] allow: 'gpus' is nothing that ranks are compared "
+         "in; "
+         "there are program, driver, nccl, timeout, ranks and variables that "
+         "begin with NCCL_ or TORCH_NCCL_"},
     };
 
     for (size_t i = 0; i < LENGTH (v); i++) {
