@@ -4,6 +4,7 @@
 # step without it: TASKS (4) of `true` on two allocated nodes, 40 pairs.
 # Aims: 100 ms more at 4 tasks, twice as long at 64.
 set -eu
+# shellcheck source-path=SCRIPTDIR source=pairs.bash
 . "$(dirname "$0")/pairs.bash"
 
 with() {

@@ -3,6 +3,7 @@
 # plugin_cost.sh [PAIRS] - `srun true` with and without the plugin: one task of
 # an allocated node, plugstack.conf with its line and empty, 200 pairs.
 set -eu
+# shellcheck source-path=SCRIPTDIR source=pairs.bash
 . "$(dirname "$0")/pairs.bash"
 
 # plugstack.conf is read by srun and by slurmstepd, each time anew.
