@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+# paths.bats - every way into Slurm: what each rank has, and what it has not
+#
+# Three nodes of two GPUs. Each program of a way writes its whole environment
+# to a file, and envtable.py compares all of them with a table made from the
+# rules of rv-spank(8). Reading a table: RANK/WORLD_SIZE, LOCAL_RANK/
+# LOCAL_WORLD_SIZE, NODE_RANK, node, CUDA_VISIBLE_DEVICES.
+#
+# shellcheck disable=SC2086 # words of a table's rules are words
+
+load lib
+
+setup_file() {
+    sandbox_up --nodes 3 --gpus 6 --cpus 12 --type a100 --made-up || return 1
+    [ -z "${RVT_SKIP:-}" ] || return 0
+    unset RANK WORLD_SIZE LOCAL_RANK OMP_NUM_THREADS MASTER_ADDR MASTER_PORT
+    RV_VERSION=$("$RV" --version | awk '{print $2; exit}')
+    export RV_VERSION PLUGSTACK=$SANDBOX/plugstack.conf W=$RVT/who
+    export NOPLUGIN=$RVT/noplugin.conf OPT=SLURM_SPANK__SLURM_SPANK_OPTION_rv
+    cp "$PLUGSTACK" "$RVT/plugstack.saved"
+    # who TAG - the environment as it is, to a file of its own
+    cat >"$W" <<X
+#!/bin/sh
+exec /bin/cat /proc/self/environ >"$RVT/env/\$1.\${SLURM_PROCID-x}.\$\$"
+X
+    chmod +x "$W"
+    # A client of a machine whose plugstack does not know us.
+    sed "s,^PlugStackConfig=.*,PlugStackConfig=$RVT/none," "$SLURM_CONF" \
+        >"$NOPLUGIN"
+    : >"$RVT/none"
+}
+
+teardown_file() {
+    sandbox_down
+}
+
+setup() {
+    skip_without_slurm
+    cp "$RVT/plugstack.saved" "$PLUGSTACK"
+    rm -rf "$RVT/env"
+    mkdir "$RVT/env"
+}
+
+# way COMMAND... - it must succeed
+way() {
+    run_cmd "$@"
+    [ "$status" = 0 ]
+}
+
+# job COMMANDS [SBATCH ARG...] - submit a script and wait for its end
+job() {
+    local id
+    printf '#!/bin/sh\n%s\n' "$1" >"$RVT/script"
+    shift
+    id=$(sbatch --parsable -o "$RVT/out-%j" "$@" "$RVT/script")
+    wait_job "$id" COMPLETED || { cat "$RVT/out-$id"; return 1; }
+    cat "$RVT/out-$id"
+}
+
+# ranks TAG [WORD...] <<TABLE, none TAG N [WORD...]: see envtable.py
+ranks() {
+    /usr/bin/python3 "$BATS_TEST_DIRNAME/envtable.py" "$RVT/env" "$@"
+}
+
+none() {
+    local tag=$1 n=$2
+    shift 2
+    ranks "$tag" "none=$n" "$@" </dev/null
+}
+
+T30='RV_NCCL_TIMEOUT=1800 TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC=1800
+DEEPSPEED_TIMEOUT=30'
+# Two ranks on a node, without GPUs
+two='0/2 0/2 0 n1 -
+1/2 1/2 0 n1 -'
+# Six ranks, one a GPU
+six='0/6 0/2 0 n1 0,1
+1/6 1/2 0 n1 0,1
+2/6 0/2 1 n2 0,1
+3/6 1/2 1 n2 0,1
+4/6 0/2 2 n3 0,1
+5/6 1/2 2 n3 0,1'
+
+@test "srun" {
+    way srun --rv-gpu=6 "$W" a
+    ranks a <<<"$six"
+    way srun --rv-gpu=1 --rv-nccl-timeout=30m "$W" b
+    ranks b $T30 <<<'0/1 0/1 0 n1 0'
+}
+
+@test "srun, options abbreviated" {
+    way srun --rv-g 2 --rv-n 30m "$W" a
+    ranks a $T30 <<<'0/2 0/2 0 n1 0,1
+1/2 1/2 0 n1 0,1'
+    way srun -n2 -w n1 --rv-e=on "$W" b
+    ranks b <<<"$two"
+}
+
+@test "srun, plugin required and optional" {
+    local how
+    for how in required optional; do
+        sed -i "s/^[a-z]*/$how/" "$PLUGSTACK"
+        way srun --rv-gpu=3 "$W" $how
+        ranks $how <<<'0/3 0/2 0 n1 0,1
+1/3 1/2 0 n1 0,1
+2/3 0/1 1 n2 0'
+    done
+}
+
+@test "srun --export=NONE and --export=VAR" {
+    # srun's word on the address is not exported either: the node's name
+    local named='-RV_HEAD_ADDR MASTER_ADDR=n1'
+    way env RANK=7 srun --export=NONE --rv-gpu=2 --rv-nccl-timeout=30m "$W" a
+    ranks a $T30 $named <<<'0/2 0/2 0 n1 0,1
+1/2 1/2 0 n1 0,1'
+    way env X=1 RANK=7 srun --export=X -n2 -w n1 --rv-env=on "$W" b
+    ranks b $named <<<"$two"
+    grep -qz '^X=1$' "$RVT"/env/b.0.*
+    way env X=1 srun --export=ALL,X=2 -n2 -w n1 --rv-env=on "$W" c
+    ranks c <<<"$two"
+    way env RANK=7 srun --export=RANK,RV_NCCL_TIMEOUT=50 -n1 --rv-env=on "$W" d
+    ranks d $named RV_NCCL_TIMEOUT=50 RANK=7 task=0 <<<'7/1 0/1 0 n1 -'
+}
+
+@test "srun with the request in the environment alone" {
+    way env "${OPT}_rv_gpu=2" "${OPT}_rv_nccl_timeout=30m" srun "$W" a
+    ranks a $T30 opt:rv_gpu=2 opt:rv_nccl_timeout=30m <<<'0/2 0/2 0 n1 0,1
+1/2 1/2 0 n1 0,1'
+    way env RV_REQUEST_DIR=/r srun -n2 -w n1 "$W" b
+    ranks b RV_REQUEST_DIR=/r <<<"$two"
+}
+
+@test "srun --overlap and --exact, in a job of three nodes" {
+    job "srun --overlap -n3 -N3 '$W' overlap
+srun --exact -n1 -N1 -c1 --gres=gpu:1 -w n2 '$W' exact1 &
+srun --exact -n2 -N1 -c1 --gres=gpu:1 -w n1 '$W' exact2 &
+wait
+'$W' script" -N3 -n6 --exclusive --gres=gpu:2 --rv-nccl-timeout=30m
+    local o="$T30 opt:rv_nccl_timeout=30m"
+    ranks overlap $o <<<'0/3 0/1 0 n1 0,1
+1/3 0/1 1 n2 0,1
+2/3 0/1 2 n3 0,1'
+    ranks exact1 $o <<<'0/1 0/1 0 n2 0'
+    ranks exact2 $o <<<'0/2 0/2 0 n1 0
+1/2 0/2 0 n1 0'
+    none script 1 opt:rv_nccl_timeout=30m CUDA_VISIBLE_DEVICES=0,1
+}
+
+@test "tasks in blocks, planes, rows, by hosts and uneven" {
+    local per='SLURM_NTASKS_PER_NODE=2' # srun's own word
+    way srun -N3 --ntasks-per-node=2 --rv-env=on "$W" block
+    ranks block $per <<<"${six//0,1/-}"
+    way srun -N3 --ntasks-per-node=2 --rv-env=on -m cyclic "$W" cyclic
+    ranks cyclic $per <<<'0/6 0/2 0 n1 -
+1/6 0/2 1 n2 -
+2/6 0/2 2 n3 -
+3/6 1/2 0 n1 -
+4/6 1/2 1 n2 -
+5/6 1/2 2 n3 -'
+    way srun -N3 -n8 --exclusive --rv-env=on -m plane=2 "$W" plane
+    ranks plane <<<'0/8 0/4 0 n1 -
+1/8 1/4 0 n1 -
+2/8 0/2 1 n2 -
+3/8 1/2 1 n2 -
+4/8 0/2 2 n3 -
+5/8 1/2 2 n3 -
+6/8 2/4 0 n1 -
+7/8 3/4 0 n1 -'
+    printf '%s\n' n1 n1 n2 n3 n3 n3 >"$RVT/hosts"
+    way env SLURM_HOSTFILE="$RVT/hosts" srun -n6 --rv-env=on -m arbitrary \
+        "$W" uneven
+    ranks uneven <<<'0/6 0/2 0 n1 -
+1/6 1/2 0 n1 -
+2/6 0/1 1 n2 -
+3/6 0/3 2 n3 -
+4/6 1/3 2 n3 -
+5/6 2/3 2 n3 -'
+}
+
+@test "jobs without an option of ours" {
+    way srun -N3 -n6 --gres=gpu:2 "$W" gpus
+    none gpus 6 CUDA_VISIBLE_DEVICES=0,1
+    way srun -n2 "$W" plain
+    none plain 2
+    job "'$W' script; srun '$W' step" -n2 -w n1 --gres=gpu:1
+    none script 1 CUDA_VISIBLE_DEVICES=0
+    none step 2 CUDA_VISIBLE_DEVICES=0
+}
