@@ -145,6 +145,7 @@ const struct cli_option cli_table[] = {
     {"reservation", 0, VALUE, ALL},
     {"resources", 0, VALUE, ALL},
     {"resv-ports", 0, MAYBE, ALL},
+    {"rv-differ", 0, VALUE, ALL},
     {"rv-env", 0, VALUE, ALL},
     {"rv-gpu", 0, VALUE, ALL},
     {"rv-mig", 0, MAYBE, ALL},

@@ -22,6 +22,7 @@
 #include "cluster.h"
 #include "ctx.h"
 #include "envedit.h"
+#include "plan/differ.h"
 #include "plan/duration.h"
 #include "plan/fsio.h"
 #include "plan/request.h"
@@ -196,6 +197,20 @@ static void check_timeout (const char *text)
                 text);
 }
 
+static void check_differ (const char *text)
+{
+    struct rv_error err = {0};
+
+    if (!text || !text[0])
+        refuse ("cannot set --rv-differ: no value; write a list such as "
+                "driver,NCCL_IB_HCA");
+    if (differ_check (text, &err))
+        refuse ("cannot set --rv-differ to '%s': %s", text, err.text);
+    if (strlen (text) >= DIFFER_MAX)
+        refuse ("cannot set --rv-differ: more than %d characters",
+                DIFFER_MAX - 1);
+}
+
 /* Without PMIx a step outlives a dead rank, and its peers wait for it. */
 static void kill_on_bad_exit (void)
 {
@@ -228,10 +243,12 @@ int client_init (spank_t sp, int argc, char **argv)
     read_command_line ();
     read_script ();
     /* A step that one of our ranks starts is ours, as its job is. */
-    ours = wish.gpu_asked || wish.timeout_asked || getenv ("RV_REQUEST_DIR")
-           || getenv ("RV_STEP");
+    ours = wish.gpu_asked || wish.timeout_asked || wish.differ_asked
+           || getenv ("RV_REQUEST_DIR") || getenv ("RV_STEP");
     if (wish.timeout_asked)
         check_timeout (wish.timeout);
+    if (wish.differ_asked)
+        check_differ (wish.differ);
     if (wish.env_asked) {
         check_env (wish.env, &on);
         ours = on;
@@ -283,6 +300,9 @@ int client_option (enum option option, const char *value)
     bool on;
 
     switch (option) {
+    case OPTION_DIFFER:
+        check_differ (value);
+        break;
     case OPTION_ENV:
         check_env (value, &on);
         break;

@@ -19,6 +19,7 @@
 #include "affinity.h"
 #include "args.h"
 #include "ctx.h"
+#include "plan/differ.h"
 #include "plan/duration.h"
 #include "plan/hostlist.h"
 #include "plan/rank_env.h"
@@ -29,6 +30,7 @@ static bool disabled;         /* by a bad plugstack word */
 static bool asked;            /* some --rv option came with the step */
 static bool off;              /* --rv-env=off */
 static char timeout_text[64]; /* "" = not asked */
+static char differ_text[DIFFER_MAX];
 
 int stepd_init (spank_t sp, int argc, char **argv)
 {
@@ -49,6 +51,9 @@ int stepd_option (enum option option, const char *value)
     asked = true;
     if (option == OPTION_ENV)
         off = value && strcmp (value, "off") == 0;
+    if (option == OPTION_DIFFER)
+        snprintf (differ_text, sizeof (differ_text), "%s",
+                  value && value[0] ? value : "?");
     if (option == OPTION_NCCL_TIMEOUT)
         snprintf (timeout_text, sizeof (timeout_text), "%s",
                   value && value[0] ? value : "?");
@@ -133,6 +138,19 @@ static int64_t timeout_s (void)
         refuse ("cannot set --rv-nccl-timeout to '%s': %s", timeout_text,
                 err.text);
     return (ms + 999) / 1000;
+}
+
+/* The list goes to rv-exec, which compares. */
+static void set_differ (struct task *t)
+{
+    struct rv_error err = {0};
+
+    if (!differ_text[0])
+        return;
+    if (differ_check (differ_text, &err))
+        refuse ("cannot set --rv-differ to '%s': %s", differ_text, err.text);
+    if (task_set (t, "RV_DIFFER", differ_text))
+        refuse ("cannot set RV_DIFFER: no memory");
 }
 
 /* number - a variable that slurmstepd or srun wrote for this step. In a
@@ -241,5 +259,6 @@ int stepd_task_init (spank_t sp)
     if (rank_env (&in, task_get, task_set, &t)
         || task_set (&t, "RV_PLUGIN", PACKAGE_VERSION))
         refuse ("cannot set the variables of rank %u: no memory", in.rank);
+    set_differ (&t);
     return 0;
 }

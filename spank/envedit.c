@@ -38,6 +38,7 @@ void envedit_drop_rank (void)
         "RANK",         "WORLD_SIZE", "LOCAL_RANK",      "LOCAL_WORLD_SIZE",
         "NODE_RANK",    "GROUP_RANK", "MASTER_ADDR",     "MASTER_PORT",
         "RV_HEAD_ADDR", "RV_PLUGIN",  "RV_NCCL_TIMEOUT", "RV_STEP",
+        "RV_DIFFER",
     };
     const char *timeout = getenv ("RV_NCCL_TIMEOUT");
     int64_t t = timeout ? strtoll (timeout, NULL, 10) : 0;

@@ -14,6 +14,8 @@ static int option_cb (int val, const char *optarg, int remote)
 
 /* cli_table.c repeats names and kinds for the scan of the command line.
  * Every text is a char array because spank.h asks for char *. */
+static char differ_name[] = "rv-differ", differ_arg[] = "list",
+            differ_usage[] = "what ranks may differ in when they start";
 static char env_name[] = "rv-env", env_arg[] = "on|off",
             env_usage[] = "variables of the rank, such as RANK and WORLD_SIZE";
 static char gpu_name[] = "rv-gpu", gpu_arg[] = "[type:]n",
@@ -24,6 +26,7 @@ static char timeout_name[] = "rv-nccl-timeout", timeout_arg[] = "duration",
             timeout_usage[] = "deadline of every wait, such as 90s or 30m";
 
 static struct spank_option options[] = {
+    {differ_name, differ_arg, differ_usage, 1, OPTION_DIFFER, option_cb},
     {env_name, env_arg, env_usage, 1, OPTION_ENV, option_cb},
     {gpu_name, gpu_arg, gpu_usage, 1, OPTION_GPU, option_cb},
     {mig_name, mig_arg, mig_usage, 2, OPTION_MIG, option_cb},

@@ -6,6 +6,7 @@
 #include <slurm/spank.h>
 
 enum option {
+    OPTION_DIFFER,
     OPTION_ENV,
     OPTION_GPU,
     OPTION_MIG,

@@ -122,9 +122,11 @@ void wish_init (struct wish *w, enum cli_client client, wish_get_f get)
         w->gpu = get (WISH_OPTION_ENV "rv_gpu");
         w->timeout = get (WISH_OPTION_ENV "rv_nccl_timeout");
         w->env = get (WISH_OPTION_ENV "rv_env");
+        w->differ = get (WISH_OPTION_ENV "rv_differ");
         w->gpu_asked = w->gpu != NULL;
         w->env_asked = w->env != NULL;
         w->timeout_asked = w->timeout != NULL;
+        w->differ_asked = w->differ != NULL;
     }
     snprintf (clusters, sizeof (clusters), "%sCLUSTERS", prefix (client));
     w->elsewhere = get (clusters) || get ("SLURM_CLUSTERS");
@@ -166,6 +168,8 @@ void wish_seen (void *wish, const char *name, const char *value)
         w->gpu_asked = true, w->gpu = value;
     else if (strcmp (name, "rv-nccl-timeout") == 0)
         w->timeout_asked = true, w->timeout = value;
+    else if (strcmp (name, "rv-differ") == 0)
+        w->differ_asked = true, w->differ = value;
     else if (strcmp (name, "rv-env") == 0)
         w->env_asked = true, w->env = value;
     else if (strcmp (name, "cpus-per-gpu") == 0)

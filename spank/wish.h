@@ -22,7 +22,8 @@ struct wish {
     const char *gpu;     /* text of --rv-gpu, NULL = without a value */
     const char *timeout; /* text of --rv-nccl-timeout, likewise */
     const char *env;     /* text of --rv-env, likewise */
-    bool gpu_asked, timeout_asked, env_asked;
+    const char *differ;  /* text of --rv-differ, likewise */
+    bool gpu_asked, timeout_asked, env_asked, differ_asked;
     bool wrap;                /* sbatch --wrap: there is no script */
     bool script_gpu_asked;    /* by a #SBATCH line */
     char script_gpu[128];     /* its value; cut, and so malformed, if longer */

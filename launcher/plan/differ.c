@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-#include "plan/conf.h"
-
 static const char *const fact[] = {"program", "driver", "nccl", "timeout",
                                    "ranks"};
 static const char *const head[] = {"NCCL_", "TORCH_NCCL_"};
@@ -27,34 +25,54 @@ bool differ_compares (const char *name, unsigned long len)
     return is (name, len, "DEEPSPEED_TIMEOUT");
 }
 
-static int check_item (const char *item, struct rv_error *err)
+static bool is_known (const char *item, size_t len)
 {
-    size_t len = strlen (item);
+    size_t letters = strspn (item, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
 
     for (size_t i = 0; i < LENGTH (fact); i++)
-        if (!strcmp (item, fact[i]))
-            return RV_OK;
-    if (len && differ_compares (item, len)
-        && strspn (item, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
-               >= len - (item[len - 1] == '*'))
-        return RV_OK;
-    return error_set (err, RV_EINVAL,
-                      "'%s' is nothing that ranks are compared in; there are "
-                      "program, driver, nccl, timeout, ranks and variables "
-                      "that begin with NCCL_ or TORCH_NCCL_",
-                      item);
+        if (is (item, len, fact[i]))
+            return true;
+    return differ_compares (item, len)
+           && (letters == len || (letters == len - 1 && item[len - 1] == '*'));
+}
+
+/* The next item of a list behind [*at]: without blanks, [*at] moves behind it.
+ * Returns its length, which may be 0. */
+static size_t next_item (const char **at, const char **ret)
+{
+    size_t len = strcspn (*at, ",");
+    const char *end = *at + len;
+
+    *ret = *at + strspn (*at, " \t");
+    *at = end;
+    if (*ret > end)
+        *ret = end;
+    while (end > *ret && (end[-1] == ' ' || end[-1] == '\t'))
+        end--;
+    return (size_t)(end - *ret);
 }
 
 int differ_check (const char *list, struct rv_error *err)
 {
-    char **item = NULL;
-    size_t n = 0;
-    int rc = conf_split (list ? list : "", &item, &n, err);
+    const char *at = list, *item;
 
-    for (size_t i = 0; !rc && i < n; i++)
-        rc = check_item (item[i], err);
-    conf_split_free (item);
-    return rc;
+    if (!list || !*list)
+        return RV_OK;
+    for (;; at++) {
+        size_t len = next_item (&at, &item);
+
+        if (!len)
+            return error_set (err, RV_EINVAL, "'%s' has an empty item", list);
+        if (!is_known (item, len))
+            return error_set (
+                err, RV_EINVAL,
+                "'%.*s' is nothing that ranks are compared in; there are "
+                "program, driver, nccl, timeout, ranks and variables that "
+                "begin with NCCL_ or TORCH_NCCL_",
+                (int)len, item);
+        if (!*at)
+            return RV_OK;
+    }
 }
 
 static bool matches (const char *item, size_t len, const char *name)
@@ -66,14 +84,14 @@ static bool matches (const char *item, size_t len, const char *name)
 
 bool differ_allows (const char *list, const char *name)
 {
-    while (list && *list) {
-        const char *end;
+    const char *at = list, *item;
 
-        list += strspn (list, ", \t");
-        end = list + strcspn (list, ", \t");
-        if (end > list && matches (list, (size_t)(end - list), name))
+    while (at) {
+        size_t len = next_item (&at, &item);
+
+        if (len && matches (item, len, name))
             return true;
-        list = end;
+        at = *at ? at + 1 : NULL;
     }
     return false;
 }

@@ -17,6 +17,8 @@
 
 #include "plan/error.h"
 
+#define DIFFER_MAX 1024 /* of a list that travels as an option, with its NUL */
+
 /* differ_check - is every item known? NULL and "" name nothing and are fine.
  * RV_EINVAL names the first that is not, and what there is. */
 int differ_check (const char *list, struct rv_error *err);

@@ -74,6 +74,29 @@ ran() {
     rm "$XDG_CONFIG_HOME/rv/rv.conf"
 }
 
+@test "what may differ: --rv-differ of srun and of the job's submission" {
+    run_srun -Q --mpi=pmix --rv-differ=NCCL_ALGO -N2 --ntasks-per-node=2 sh -c \
+        'NCCL_ALGO=$SLURM_NODEID exec $RV_EXEC echo ran'
+    ran
+    run_srun -Q --mpi=none --rv-differ=driver -N2 --ntasks-per-node=2 sh -c \
+        'NCCL_ALGO=$SLURM_NODEID exec $RV_EXEC echo ran'
+    [ "$status" = 125 ]
+    grep -q 'cannot start .echo.: ranks differ in NCCL_ALGO' <<<"$output"
+    run_cmd sbatch -Q -W --rv-differ=NCCL_ALGO -N2 -n4 -o "$RVT/d.out" --wrap \
+        'srun -Q --mpi=pmix sh -c "NCCL_ALGO=\$SLURM_NODEID exec $RV_EXEC sh -c \"echo ran \\\$RV_DIFFER\""'
+    [ "$(sort -u "$RVT/d.out")" = "ran NCCL_ALGO" ]
+    # it does not leak into the batch script, nor past an unknown name
+    run_cmd sbatch -Q -W --rv-differ=NCCL_ALGO -o "$RVT/d.out" --wrap 'echo "${RV_DIFFER-unset}"'
+    [ "$(cat "$RVT/d.out")" = unset ]
+    for client in "srun true" "sbatch --wrap true" "salloc true"; do
+        # shellcheck disable=SC2086
+        run_cmd ${client%% *} --rv-differ=gpus ${client#* }
+        [ "$status" = 1 ]
+        [[ $output == "rv: cannot set --rv-differ to 'gpus': 'gpus' is nothing that ranks are compared in; "* ]]
+        [ "${#lines[@]}" = 1 ]
+    done
+}
+
 @test "an unknown name in the list is refused" {
     check() {
         ranks "$1" 'RV_DIFFER=program,gpus exec $RV_EXEC echo ran'
