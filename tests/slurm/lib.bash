@@ -69,11 +69,31 @@ sandbox_up() {
     eval "$("$RV" sandbox env --dir "$SANDBOX")"
 }
 
-# sandbox_down - end it. Safe when sandbox_up skipped or failed.
+# sandbox_down - end it. Fails when its nodes are not well. Safe when sandbox_up
+# skipped or failed.
 sandbox_down() {
+    local well=0
     [ -n "${RVT:-}" ] || return 0
+    [ ! -e "$SANDBOX/sandbox.json" ] || nodes_well || well=1
     "$RV" sandbox down --dir "$SANDBOX" >&2 || return 1
     rm -rf "$RVT"
+    return "$well"
+}
+
+# nodes_well [DIR] - no node of the sandbox is drained, down or silent, and none
+# was ever drained. What is wrong goes to stderr. Every suite ends by asking.
+nodes_well() {
+    local dir=${1:-$SANDBOX} all bad
+    all=$(SLURM_CONF=$dir/slurm.conf timeout 60 sinfo -hN -o '%N %T %E') || {
+        echo "sinfo fails: $all" >&2
+        return 1
+    }
+    bad=$(grep -iE '^[^ ]+ [a-z]*(drain|down|fail|err|unk|\*)' <<<"$all")
+    bad+=$(grep -i drain "$dir/log/slurmctld.log")
+    [ -z "$bad" ] || {
+        echo "nodes are not well: $bad" >&2
+        return 1
+    }
 }
 
 # sandbox_logs - the daemons' logs on stderr, for a test that fails.
