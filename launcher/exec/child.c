@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -34,6 +35,8 @@ struct run {
     struct child_result *r;
     struct tail tail;
     int signal_fd;
+    int step_fd;        /* pidfd of our slurmstepd; -1: none, or gone */
+    int64_t kill_at_ms; /* for SIGKILL to an orphan's child; 0: no orphan */
     pid_t parent, self;
     bool to_tree;
     bool stopping; /* SIGTSTP came: stop with the child */
@@ -173,9 +176,51 @@ static void reap (struct run *run)
     }
 }
 
+/* Watch the slurmstepd that started us. In a container with its own process
+ * ids it has none that we could name, and before Linux 5.3 nothing to watch. */
+static int open_step (const struct run *run)
+{
+    char path[40], comm[32];
+
+    snprintf (path, sizeof (path), "/proc/%d/comm", (int)run->parent);
+    if (!run->o->in_step || run->parent <= 1
+        || !reads (path, comm, sizeof (comm))
+        || strncmp (comm, "slurmstepd", 10))
+        return -1;
+#ifdef SYS_pidfd_open
+    return (int)syscall (SYS_pidfd_open, run->parent, 0);
+#else
+    return -1;
+#endif
+}
+
+/* It is gone: end the child, first politely. */
+static void lose_step (struct run *run)
+{
+    log_line (LOG_DEBUG, "slurmstepd %d is gone", (int)run->parent);
+    close (run->step_fd);
+    run->step_fd = -1;
+    run->r->orphan = true;
+    run->kill_at_ms = tail_now_ms () + ORPHAN_MS;
+    kill (run->r->pid, SIGTERM);
+    kill (run->r->pid, SIGCONT);
+}
+
+static void press_orphan (struct run *run, int *wait_ms)
+{
+    int64_t left = run->kill_at_ms - tail_now_ms ();
+
+    if (!run->kill_at_ms)
+        return;
+    if (left <= 0)
+        kill (run->r->pid, SIGKILL);
+    else if (*wait_ms < 0 || left < *wait_ms)
+        *wait_ms = (int)left;
+}
+
 static void loop (struct run *run)
 {
-    struct pollfd p[2 + WATCH_MAX];
+    struct pollfd p[3 + WATCH_MAX];
 
     while (!run->over) {
         const struct child_watch *w = run->o->watch;
@@ -184,15 +229,19 @@ static void loop (struct run *run)
 
         p[0] = (struct pollfd){.fd = run->signal_fd, .events = POLLIN};
         p[1] = (struct pollfd){.fd = run->tail.read_fd, .events = POLLIN};
-        n = w ? w->fill (w->arg, p + 2, WATCH_MAX, &wait_ms) : 0;
-        if (poll (p, (nfds_t)(2 + n), wait_ms) < 0 && errno != EINTR)
+        p[2] = (struct pollfd){.fd = run->step_fd, .events = POLLIN};
+        n = w ? w->fill (w->arg, p + 3, WATCH_MAX, &wait_ms) : 0;
+        press_orphan (run, &wait_ms);
+        if (poll (p, (nfds_t)(3 + n), wait_ms) < 0 && errno != EINTR)
             return;
         take_signals (run);
         reap (run);
         if (p[1].revents)
             tail_forward (&run->tail);
         if (w)
-            w->serve (w->arg, p + 2, n);
+            w->serve (w->arg, p + 3, n);
+        if (!run->over && p[2].revents)
+            lose_step (run);
     }
 }
 
@@ -278,8 +327,11 @@ static int open_signals (void)
 int child_run (const struct child_opts *opts, struct child_result *ret,
                struct rv_error *err)
 {
-    struct run run = {
-        .o = opts, .r = ret, .parent = getppid (), .self = getpid ()};
+    struct run run = {.o = opts,
+                      .r = ret,
+                      .step_fd = -1,
+                      .parent = getppid (),
+                      .self = getpid ()};
     char cgroup[4096] = "";
     int rc;
 
@@ -293,6 +345,7 @@ int child_run (const struct child_opts *opts, struct child_result *ret,
         goto out;
     tail_started (&run.tail);
     if (!ret->exec_errno) {
+        run.step_fd = open_step (&run);
         loop (&run);
         await_step (&run);
     }
@@ -300,6 +353,8 @@ int child_run (const struct child_opts *opts, struct child_result *ret,
     ret->tail = tail_take (&run.tail);
 out:
     tail_close (&run.tail);
+    if (run.step_fd >= 0)
+        close (run.step_fd);
     close (run.signal_fd);
     return rc;
 }

@@ -15,6 +15,7 @@
 
 #define TAIL_LINES 20
 #define TAIL_BYTES 8192
+#define ORPHAN_MS  2000
 
 /* Something else to be served while the child runs: file descriptors of its
  * own in the same poll. */
@@ -43,6 +44,7 @@ struct child_result {
     int signal;      /* 0 when it exited */
     bool term;       /* the step (or a user's kill) sent us SIGTERM */
     int step_signal; /* last signal but CONT that the step sent, 0 none */
+    bool orphan;     /* slurmstepd went away, and we ended the child for that */
     struct timespec started, ended; /* CLOCK_REALTIME */
     char *tail;                     /* last lines, malloc'ed; NULL or "" none */
 };
@@ -53,6 +55,9 @@ int child_init (void);
 
 /* child_run - start, forward signals, wait for the end.
  *   ret    written; child_result_fini frees it
+ * Without the slurmstepd that started us nobody could end the child any more,
+ * and it would outlive its job: it gets SIGTERM then, and ORPHAN_MS later
+ * SIGKILL.
  * RV_OK also when the program could not be executed (exec_errno); else RV_EIO
  * or RV_ENOMEM. */
 int child_run (const struct child_opts *opts, struct child_result *ret,

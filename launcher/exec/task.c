@@ -25,9 +25,11 @@
 #include "exec/log.h"
 #include "exec/report.h"
 #include "plan/rank_env.h"
+#include "proc.h"
 #include "rv/job.h"
 
-#define QUIET_S 5 /* for another rank's abort to end us */
+#define CANCEL_MS 10000 /* for scancel, when slurmstepd is gone */
+#define QUIET_S   5     /* for another rank's abort to end us */
 
 /* What is known of the rank once the job handle is closed. */
 struct rank {
@@ -316,8 +318,12 @@ static bool report (const struct rank *r, struct child_result *c)
 
     if (!r->t->dir)
         return false;
-    if (c->exec_errno) { /* its last words, which it could not say itself */
-        cannot_run (r->t->argv[0], c->exec_errno, text, sizeof (text));
+    if (c->exec_errno || c->orphan) { /* what it could not say itself */
+        if (c->orphan)
+            snprintf (text, sizeof (text),
+                      "slurmstepd ended under this rank; see slurmd's log");
+        else
+            cannot_run (r->t->argv[0], c->exec_errno, text, sizeof (text));
         free (c->tail);
         c->tail = strdup (text);
     }
@@ -327,12 +333,36 @@ static bool report (const struct rank *r, struct child_result *c)
     return false;
 }
 
+/* Nobody else will learn of it: slurmd does not watch slurmstepd, srun waits
+ * on, and PMIx went with slurmstepd. So one rank of the node asks Slurm to end
+ * the step, and then ends what the children have left in its process group,
+ * which is that of all the step's tasks here, and itself. */
+static void end_orphans (const struct rank *r)
+{
+    char step[32];
+    char *const argv[] = {"scancel", step, NULL};
+    struct proc_opts opts = {.deadline_ms = CANCEL_MS};
+    struct proc_result result;
+    struct rv_error err = {0};
+
+    snprintf (step, sizeof (step), "%u.%u", r->id.job_id, r->step_id);
+    if (proc_run (argv, &opts, &result, &err))
+        log_line (LOG_WARN, "cannot end the step: %s", err.text);
+    else
+        proc_result_fini (&result);
+    /* Others may still be writing their reports. */
+    poll (NULL, 0, ORPHAN_MS + 1000);
+    kill (0, SIGKILL);
+}
+
 static int end (struct rank *r, struct child_result *c)
 {
     int status = child_status (c);
     bool reported = report (r, c);
 
-    if (status == 0)
+    if (c->orphan && r->id.local_rank == 0)
+        end_orphans (r);
+    if (c->orphan || status == 0)
         return 0;
     if (child_told_to_end (c))
         return told_status (r, c);

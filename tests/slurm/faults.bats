@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+# faults.bats - Slurm's own parts fail under a job: the job's end is told, its
+# processes end, no node is lost
+# shellcheck disable=SC2016 # programs of tasks stand in single quotes
+
+load lib
+
+setup_file() {
+    sandbox_up --nodes 2 --gpus 4 --cpus 2
+    [ -z "${RVT_SKIP:-}" ] || return 0
+    # What does not end by itself is killed after two seconds, not thirty; a
+    # controller that has just started looks for jobs each second.
+    sed -i 's/^ReturnToService=.*/&\nKillWait=2/; s/^SchedulerParameters=.*/&,sched_interval=1,bf_interval=1/' \
+        "$SLURM_CONF"
+    scontrol reconfigure
+    export RV_EXEC=$RV_BUILD/rv-exec XDG_STATE_HOME=$RVT/state
+}
+
+teardown_file() {
+    sandbox_down
+}
+
+setup() {
+    skip_without_slurm
+    cd "$RVT"
+    rm -f up.* go out pid.*
+}
+
+# A rank that says that it is up, with its process id, and waits for leave.
+rank='echo $$ >pid.$RANK; touch up.$RANK; until [ -e go ]; do sleep 0.05; done; '
+
+# begin N COMMAND... - in the background, output and status in ./out; returns
+# when N ranks are up
+begin() {
+    local n=$1
+    shift
+    (
+        s=0
+        timeout -k 5 120 "$@" </dev/null >out 2>&1 || s=$?
+        echo "status $s at $(date +%s%N)" >>out
+    ) 3>&- &
+    BEGUN=$!
+    wait_for 60 ranks_up "$n"
+}
+
+ranks_up() {
+    [ "$(find . -maxdepth 1 -name 'up.*' | wc -l)" = "$1" ]
+}
+
+# finish - wait for what begin started; prints its output; sets STATUS and TOOK,
+# milliseconds since NOW
+finish() {
+    wait "$BEGUN"
+    cat out
+    STATUS=$(sed -n 's/^status \([0-9]*\) at .*/\1/p' out)
+    TOOK=$((($(sed -n 's/^status .* at //p' out) - NOW) / 1000000))
+    echo "took $TOOK ms"
+}
+
+mark() {
+    NOW=$(date +%s%N)
+}
+
+# daemon NAME - its recorded process id
+daemon() {
+    /usr/bin/python3 -c 'import json, sys
+for d in json.load(open(sys.argv[1]))["daemons"]:
+    if d["name"] == sys.argv[2]: print(d["pid"])' "$SANDBOX/sandbox.json" "$1"
+}
+
+# restart NAME - as rv sandbox started it; the record gets the new process, so
+# that `down` and the next fault find it
+restart() {
+    /usr/bin/python3 - "$SANDBOX/sandbox.json" "$1" "$SANDBOX/log/$1.out" <<'Y' 3>&-
+import json, os, subprocess, sys
+path, name, log = sys.argv[1:]
+state = json.load(open(path))
+for d in state["daemons"]:
+    if d["name"] == name:
+        out = open(log, "ab")
+        p = subprocess.Popen(d["argv"], stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                             start_new_session=True, cwd="/")
+        d["pid"] = p.pid
+        stat = open(f"/proc/{p.pid}/stat").read()
+        d["start_time"] = int(stat.rsplit(")", 1)[1].split()[19])
+json.dump(state, open(path + ".new", "w"))
+os.rename(path + ".new", path)
+Y
+}
+
+gone() {
+    [ ! -e "/proc/$1" ] || grep -q '^State:[[:space:]]*[ZX]' "/proc/$1/status" 2>/dev/null
+}
+
+all_idle() {
+    [ "$(sinfo -hN -o %T | sort -u)" = idle ] && [ -z "$(squeue -h)" ]
+}
+
+# well - everything is idle again, and the next job on both nodes is served
+well() {
+    wait_for 90 all_idle
+    run_srun -Q -N2 --rv-gpu=4 sh -c 'echo $RANK $SLURMD_NODENAME'
+    [ "$status" = 0 ]
+    [ "$(sort <<<"$output")" = "0 n1
+1 n1
+2 n2
+3 n2" ]
+    wait_for 60 all_idle
+}
+
+# stepd_of PID - the slurmstepd above a rank
+stepd_of() {
+    local pid=$1
+    until grep -q '^slurmstepd' "/proc/$pid/comm"; do
+        pid=$(awk '{print $4}' <(sed 's/([^)]*)//' "/proc/$pid/stat" | awk '{print $1, "x", $2, $3}'))
+        [ "$pid" -gt 1 ] || return 1
+    done
+    echo "$pid"
+}
+
+# ---- slurmd ----
+
+@test "slurmd killed under a job: the job does not notice" {
+    begin 4 srun -N2 --rv-gpu=4 "$RV_EXEC" sh -c "$rank echo rank \$RANK"
+    kill -9 "$(daemon n1)"
+    wait_for 10 gone "$(daemon n1)"
+    touch go
+    mark
+    finish
+    [ "$STATUS" = 0 ]
+    [ "$(grep '^rank' out | sort | tr '\n' ' ')" = "rank 0 rank 1 rank 2 rank 3 " ]
+    restart n1
+    well
+}
+
+@test "slurmd killed and a rank fails: named once, its status, nothing stays" {
+    begin 4 srun -N2 --rv-gpu=4 "$RV_EXEC" sh -c \
+        "$rank [ \$RANK != 2 ] || exit 7; exec sleep 600"
+    kill -9 "$(daemon n1)"
+    wait_for 10 gone "$(daemon n1)"
+    touch go
+    mark
+    finish
+    # Slurm cannot signal n1's ranks now; srun gives up KillWait later.
+    [ "$STATUS" = 7 ]
+    [ "$(grep -c "^rv.*ended with exit status 7" out)" = 1 ]
+    grep -q "^rv\[rank 2 on n2\]" out
+    [ "$TOOK" -lt 30000 ]
+    restart n1
+    for r in 0 1 2 3; do wait_for 60 gone "$(cat pid.$r)"; done
+    well
+}
+
+# ---- slurmctld ----
+
+@test "slurmctld stopped and started under rv run -f: followed to its end" {
+    begin 4 "$RV" run -f -g 4 -- sh -c "$rank [ \$RANK != 1 ] || exit 7; exec sleep 600"
+    kill "$(daemon slurmctld)"
+    wait_for 60 gone "$(daemon slurmctld)"
+    run_cmd "$RV" ps
+    [ "$status" = 3 ]
+    wait_for 60 grep -q "still following" out
+    restart slurmctld
+    running() { "$RV" ps | grep -q RUNNING; }
+    wait_for 60 running
+    touch go
+    mark
+    finish
+    [ "$STATUS" = 7 ]
+    grep -q "rank 1 on n1 .* status 7" out
+    [ "$TOOK" -lt 30000 ]
+    well
+}
+
+@test "slurmctld killed, its state saved: srun's job goes on" {
+    touch begun
+    begin 4 srun -N2 --rv-gpu=4 "$RV_EXEC" sh -c "$rank [ \$RANK != 3 ] || exit 9; exec sleep 600"
+    touch running
+    saved() { [ "$SANDBOX/state/job_state" -nt running ]; }
+    wait_for 60 saved
+    kill -9 "$(daemon slurmctld)"
+    wait_for 10 gone "$(daemon slurmctld)"
+    touch go
+    # The rank's end is told without a controller; the step's end needs one.
+    wait_for 20 grep -q "rank 3 on n2.* status 9" out
+    restart slurmctld
+    mark
+    finish
+    [ "$STATUS" = 9 ]
+    for r in 0 1 2 3; do wait_for 60 gone "$(cat pid.$r)"; done
+    well
+}
+
+# ---- slurmstepd ----
+
+@test "slurmstepd killed: no rank outlives it, the step ends, srun fails" {
+    begin 4 srun -N2 --rv-gpu=4 "$RV_EXEC" sh -c "$rank trap '' TERM; sleep 600; sleep 600"
+    touch go
+    victim=$(stepd_of "$(cat pid.2)")
+    kill -9 "$victim"
+    mark
+    # Its own ranks, which ignore SIGTERM, and those of the other node.
+    for r in 0 1 2 3; do wait_for 20 gone "$(cat pid.$r)"; done
+    [ $((($(date +%s%N) - NOW) / 1000000)) -lt 15000 ]
+    finish
+    [ "$STATUS" != 0 ]
+    [ "$STATUS" != 124 ]
+    well
+}
+
+@test "slurmstepd killed under rv run: rank, node and why" {
+    begin 4 "$RV" run -f -g 4 -- sh -c "$rank exec sleep 600"
+    touch go
+    kill -9 "$(stepd_of "$(cat pid.2)")"
+    mark
+    for r in 0 1 2 3; do wait_for 20 gone "$(cat pid.$r)"; done
+    finish
+    [ "$STATUS" != 0 ]
+    [ "$STATUS" != 124 ]
+    grep -Eq "rank [23] on n2 .*slurmstepd ended under this rank" out
+    well
+}
+
+@test "the batch step's slurmstepd killed: its ranks end with it" {
+    begin 4 "$RV" run -g 4 -- sh -c "$rank exec sleep 600"
+    finish
+    touch go
+    step=$(stepd_of "$(cat pid.0)")
+    batch=$(for p in $(holders "$SANDBOX"); do
+        [ "$p" = "$step" ] || tr '\0' ' ' <"/proc/$p/cmdline" | grep -q '^slurmstepd: .*batch' && echo "$p"
+    done | grep -vx "$step")
+    echo "step $step, batch $batch"
+    kill -9 $batch
+    for r in 0 1 2 3; do wait_for 60 gone "$(cat pid.$r)"; done
+    "$RV" stop -a || true
+    well
+}
