@@ -359,13 +359,25 @@ static rv_job_status_t connect_server (struct priv *p, int64_t end_ms,
     return status;
 }
 
+/* A server that does not let us in, or knows nothing of its job, serves nobody;
+ * a security plugin that a container has not is the usual reason
+ * (openpmix/openpmix#3645, #3839). Contradictions stay errors. */
+static rv_job_status_t refusal (rv_job_status_t status, bool asked)
+{
+    bool fatal = status == RV_JOB_EMISMATCH || status == RV_JOB_EFORMAT
+                 || status == RV_JOB_ENOMEM;
+
+    if (asked)
+        return status == RV_JOB_ENOTFOUND ? RV_JOB_EIO : status;
+    return fatal || status == RV_JOB_ETIMEDOUT ? status : RV_JOB_ENOTSUP;
+}
+
 static rv_job_status_t op_open (struct rv_job *job, bool asked, int64_t end_ms,
                                 rv_job_error_t *err)
 {
     struct priv *p;
     rv_job_status_t status = probe (err);
 
-    (void)asked;
     if (status)
         return status;
     if (!(p = calloc (1, sizeof (*p))))
@@ -376,12 +388,12 @@ static rv_job_status_t op_open (struct rv_job *job, bool asked, int64_t end_ms,
     }
     if ((status = connect_server (p, end_ms, err))) {
         free (p);
-        return status;
+        return refusal (status, asked);
     }
     if ((status = facts (job, p, end_ms, err))) {
         finalize (&p->lib, FINALIZE_MS);
         free (p);
-        return status == RV_JOB_ENOTFOUND ? RV_JOB_EIO : status;
+        return refusal (status, asked);
     }
     job->priv = p;
     return RV_JOB_OK;

@@ -93,8 +93,9 @@ static rv_job_status_t open_named (struct rv_job *job, const char *name,
                       name);
 }
 
-/* The first that serves. Only "not started that way" and a silent PMIx server
- * let the next one try: wrong variables must not make four single tasks. */
+/* The first that serves. A PMIx that is not there, is silent or lets nobody in
+ * makes room for the next one; wrong variables must not make four single
+ * tasks. */
 static rv_job_status_t open_first (struct rv_job *job, int64_t timeout_ms,
                                    rv_job_error_t *err)
 {
@@ -150,6 +151,7 @@ void rv_job_finalize (rv_job_t *job)
     if (!job)
         return;
     job->ops->close (job);
+    free (job->values);
     free (job->blob);
     free (job);
 }
@@ -231,28 +233,52 @@ rv_job_status_t rv_job_put (rv_job_t *job, const char *key, const void *value,
     return blob_put (&job->blob, &job->blob_len, key, value, len, err);
 }
 
-rv_job_status_t rv_job_fence (rv_job_t *job, int64_t timeout_ms,
-                              rv_job_error_t *err)
+static rv_job_status_t swap (struct rv_job *job, const void *blob, size_t len,
+                             int64_t timeout_ms, rv_job_error_t *err)
 {
-    rv_job_status_t status = check_open (job, err);
+    rv_job_status_t status;
 
-    if (status)
-        return status;
     if (timeout_ms < 0)
         return job_error (err, RV_JOB_EINVAL, "timeout_ms is negative");
     if (timeout_ms == 0)
         timeout_ms = job->timeout_ms;
-    status = job->ops->fence (job, job->epoch, job->blob, job->blob_len,
+    status = job->ops->fence (job, job->epoch, blob, len,
                               job_now_ms () + timeout_ms, err);
-    if (status) {
+    if (status)
         job->broken = true;
+    else
+        job->epoch++;
+    return status;
+}
+
+rv_job_status_t rv_job_fence (rv_job_t *job, int64_t timeout_ms,
+                              rv_job_error_t *err)
+{
+    rv_job_status_t status = check_open (job, err);
+    uint32_t *grown;
+
+    if (status)
         return status;
-    }
+    grown = realloc (job->values, (job->n_values + 1) * sizeof (*grown));
+    if (!grown)
+        return job_error (err, RV_JOB_ENOMEM, "out of memory");
+    job->values = grown;
+    status = swap (job, job->blob, job->blob_len, timeout_ms, err);
+    if (status)
+        return status;
+    job->values[job->n_values++] = job->epoch - 1;
     free (job->blob);
     job->blob = NULL;
     job->blob_len = 0;
-    job->epoch++;
     return RV_JOB_OK;
+}
+
+rv_job_status_t rv_job_barrier (rv_job_t *job, int64_t timeout_ms,
+                                rv_job_error_t *err)
+{
+    rv_job_status_t status = check_open (job, err);
+
+    return status ? status : swap (job, NULL, 0, timeout_ms, err);
 }
 
 /* Newest fence first: a key that was put again has its new value. */
@@ -265,8 +291,8 @@ static rv_job_status_t find (struct rv_job *job, uint32_t rank, const char *key,
     void *blob;
     size_t len;
 
-    for (uint32_t epoch = job->epoch; epoch-- && status == RV_JOB_ENOTFOUND;) {
-        status = job->ops->fetch (job, epoch, rank, &blob, &len, err);
+    for (uint32_t i = job->n_values; i-- && status == RV_JOB_ENOTFOUND;) {
+        status = job->ops->fetch (job, job->values[i], rank, &blob, &len, err);
         if (status) {
             job->broken = true;
             return status;

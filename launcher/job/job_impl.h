@@ -18,7 +18,7 @@
 #define JOB_KEY_MAX   63
 #define JOB_VALUE_MAX 3072
 #define JOB_BLOB_MAX  (1 << 20) /* of one rank and fence */
-#define JOB_BOOT_MS   10000     /* default deadline of a boot */
+#define JOB_BOOT_MS   8000      /* of PMIx; what comes next is up within 10 s */
 #define JOB_TIMEOUT_S 600       /* default of rv_job_timeout_ms */
 #define JOB_RANKS_MAX (1 << 20)
 #define JOB_FETCH_MS  10000 /* a value that a fence has spread is near */
@@ -30,8 +30,8 @@ struct boot_ops {
     /* open (required) - join and fill the facts of [job] (rank, size, ...).
      *   asked     the caller named this boot; false: it is one of several
      *   end_ms    deadline on the clock of job_now_ms
-     * RV_JOB_ENOTSUP when this process is not started that way: the next boot
-     * may serve. Owns job->priv until close. Nothing is left on failure. */
+     * RV_JOB_ENOTSUP when this process is not started that way, or, where it
+     * is not asked, the boot does not take it in: the next boot may serve. Owns job->priv until close. Nothing is left on failure. */
     rv_job_status_t (*open) (struct rv_job *job, bool asked, int64_t end_ms,
                              rv_job_error_t *err);
 
@@ -62,8 +62,10 @@ struct rv_job {
     uint32_t rank, size, local_rank, local_size, node, nodes;
     uint32_t job_id, step_id;
     int64_t timeout_ms;
-    bool broken;         /* a collective failed: finalize or abort */
-    uint32_t epoch;      /* fences done */
+    bool broken;      /* a collective failed: finalize or abort */
+    uint32_t epoch;   /* fences and barriers done */
+    uint32_t *values; /* (n_values) those that spread values */
+    uint32_t n_values;
     unsigned char *blob; /* (blob_len) puts since the last fence */
     size_t blob_len;
     char note[512];

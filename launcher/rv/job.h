@@ -7,7 +7,9 @@
  *
  * Every call returns rv_job_status_t and takes a nullable error last. Nothing
  * here prints or exits (but rv_job_abort) or keeps global state. One handle is
- * used by one thread at a time; different handles by different threads. */
+ * used by one thread at a time, by any thread. A process has one handle open at
+ * a time: PMIx knows one client of a rank. The calls may be made from C++.
+ * rv_job(3). */
 #ifndef RV_JOB_H
 #define RV_JOB_H
 
@@ -45,16 +47,18 @@ typedef struct rv_job_options {
     size_t size;        /* sizeof (rv_job_options_t) */
     const char *boot;   /* "pmix", "slurm", "single"; NULL: RV_BOOT, else the
                             first that serves, in that order */
-    int64_t timeout_ms; /* of the boot itself; 0 = 10 s */
+    int64_t timeout_ms; /* of the boot itself; 0 = 8 s */
 } rv_job_options_t;
 
 /* rv_job_init - join the job.
  *   opts      NULL = defaults
  *   ret_job   written on success; end it with rv_job_finalize
- * A boot that is asked for and cannot serve is RV_JOB_ENOTSUP with the reason;
- * one that is not asked for is passed over (rv_job_boot_note says why).
- * RV_JOB_ETIMEDOUT when PMIx does not answer within the deadline and was asked
- * for. */
+ * A boot that is asked for and cannot serve is RV_JOB_ENOTSUP with the reason,
+ * RV_JOB_ETIMEDOUT when PMIx does not answer within the deadline. One that is
+ * not asked for is passed over where it is not there, does not answer or does
+ * not let this process in (rv_job_boot_note says why). RV_JOB_EFORMAT or
+ * RV_JOB_EMISMATCH, whoever asked, when the variables of the step contradict
+ * themselves or PMIx: four ranks must not become four jobs of one. */
 rv_job_status_t rv_job_init (const rv_job_options_t *opts, rv_job_t **ret_job,
                              rv_job_error_t *err);
 
@@ -80,7 +84,8 @@ const char *rv_job_boot_note (const rv_job_t *job);
  * seconds), else NCCL_TIMEOUT, else 600 s. */
 int64_t rv_job_timeout_ms (const rv_job_t *job);
 
-/* rv_job_put - offer a value to the other ranks; visible after the fence.
+/* rv_job_put - offer a value to the other ranks; visible after the fence. A
+ * later value of a key takes the place of an earlier one.
  *   key     [a-z0-9._-], at most 63 characters; a key twice before a fence is
  *           RV_JOB_EINVAL
  *   value   (len) any bytes, len <= 3072 */
@@ -93,6 +98,14 @@ rv_job_status_t rv_job_put (rv_job_t *job, const char *key, const void *value,
  * Collective: all ranks call it the same number of times. */
 rv_job_status_t rv_job_fence (rv_job_t *job, int64_t timeout_ms,
                               rv_job_error_t *err);
+
+/* rv_job_barrier - every rank has come here. Spreads nothing: what was put
+ * stays for the next fence.
+ *   timeout_ms, errors   as rv_job_fence
+ * Collective, and counted with the fences: where one rank calls the one, all
+ * do. */
+rv_job_status_t rv_job_barrier (rv_job_t *job, int64_t timeout_ms,
+                                rv_job_error_t *err);
 
 /* rv_job_get - a value that [rank] put before a fence.
  *   buf       (size) written

@@ -8,7 +8,7 @@ setup_file() {
     sandbox_up --nodes 2 --cpus 8
     export PROBE=$RVT/probe RV_EXEC=$RV_BUILD/rv-exec
     ${CC:-cc} -I"$RV_SRC/launcher" -o "$PROBE" \
-        "$BATS_TEST_DIRNAME/job_probe.c" -L"$RV_BUILD/.libs" -lrvjob \
+        "$BATS_TEST_DIRNAME/job_probe.c" -L"$RV_BUILD/.libs" -lrvjob -pthread \
         -Wl,-rpath,"$RV_BUILD/.libs"
     export MPI_PROBE=
     if command -v mpicc >/dev/null; then

@@ -6,7 +6,7 @@ load lib
 setup_file() {
     sandbox_up --nodes 2 --cpus 8
     ${CC:-cc} -I"$RV_SRC/launcher" -o "$RVT/probe" \
-        "$BATS_TEST_DIRNAME/job_probe.c" -L"$RV_BUILD/.libs" -lrvjob \
+        "$BATS_TEST_DIRNAME/job_probe.c" -L"$RV_BUILD/.libs" -lrvjob -pthread \
         -Wl,-rpath,"$RV_BUILD/.libs"
     export PROBE=$RVT/probe
 }
@@ -144,6 +144,87 @@ X
     run_srun -Q --mpi=pmix -N2 --ntasks-per-node=2 "$PROBE" abort 2 9
     [ "$status" = 9 ]
     [ "$(grep -c 'rv\[rank 2 on n2\]: on purpose' <<<"$output")" = 1 ]
+}
+
+@test "barrier: nobody leaves before the last has come" {
+    check() {
+        run_srun -Q --mpi="$1" -N2 -n4 "$PROBE" barrier
+        [ "$status" = 0 ]
+        [ "$(sort <<<"$output" | uniq -c | tr -s ' ')" = " 4 barrier ok" ]
+    }
+    each_mpi check
+    run_cmd "$PROBE" barrier
+    [ "$output" = "barrier ok" ]
+}
+
+@test "from a thread other than the first" {
+    check() {
+        run_srun -Q --mpi="$1" -N2 -n4 "$PROBE" thread
+        [ "$status" = 0 ]
+        [ "$(grep -c '^values ok$' <<<"$output")" = 4 ]
+    }
+    each_mpi check
+}
+
+@test "under mpirun: facts, values, barrier, abort" {
+    command -v mpirun >/dev/null || skip "mpirun is not installed"
+    run=(mpirun --allow-run-as-root --oversubscribe -n 3)
+    run_cmd "${run[@]}" "$PROBE" facts
+    [ "$status" = 0 ]
+    [ "$(sort <<<"$output")" = "$(table pmix 3)" ]
+    run_cmd "${run[@]}" "$PROBE" values
+    [ "$(grep -c '^values ok$' <<<"$output")" = 3 ]
+    run_cmd "${run[@]}" "$PROBE" barrier
+    [ "$(grep -c '^barrier ok$' <<<"$output")" = 3 ]
+    run_cmd "${run[@]}" "$PROBE" abort 2 9
+    [ "$status" = 9 ]
+    grep -q '^rv\[rank 2 on .*\]: on purpose' <<<"$output"
+    # and rv-exec, whose program joins anew
+    run_cmd "${run[@]}" "$RV_BUILD/rv-exec" sh -c 'echo $RANK/$WORLD_SIZE $LOCAL_RANK $RV_BOOT $MASTER_ADDR'
+    [ "$(sort <<<"$output")" = "0/3 0 pmix 127.0.0.1
+1/3 1 pmix 127.0.0.1
+2/3 2 pmix 127.0.0.1" ]
+    run_cmd "${run[@]}" "$RV_BUILD/rv-exec" "$PROBE" values
+    [ "$(grep -c '^values ok$' <<<"$output")" = 3 ]
+}
+
+@test "no PMIx: plain, pmi2, and the note that says so (NeMo#14829)" {
+    for mpi in none pmi2; do
+        run_srun -Q --mpi=$mpi -N2 -n4 "$RV_BUILD/rv-exec" -v "$PROBE" values
+        [ "$status" = 0 ]
+        [ "$(grep -c '^values ok$' <<<"$output")" = 4 ]
+        grep -q '^rv\[rank 0 on n1\]: boot slurm, 4 ranks on 2 nodes; pmix: no PMIx in this step' <<<"$output"
+    done
+}
+
+@test "a PMIx that hangs in init: another boot within 10 s (openpmix#3645, ompi#6095)" {
+    mkdir -p "$RVT/hang"
+    ${CC:-cc} -shared -fPIC -o "$RVT/hang/libpmix.so.2" \
+        "$BATS_TEST_DIRNAME/pmix_hang.c"
+    run_srun -Q --mpi=pmix -N2 -n4 sh -c 'a=$(date +%s%N)
+        LD_LIBRARY_PATH=$RVT/hang "$RV_BUILD/rv-exec" -v sh -c "
+            echo \$((\$(date +%s%N) / 1000000 - $a / 1000000)) \$RV_BOOT"'
+    [ "$status" = 0 ]
+    grep -q '; pmix: PMIx_Init: the server did not answer in time$' <<<"$output"
+    [ "$(grep -c ' slurm$' <<<"$output")" = 4 ]
+    for ms in $(sed -n 's/ slurm$//p' <<<"$output"); do [ "$ms" -lt 10000 ]; done
+    # asked for by name it is an error
+    run_srun -Q --mpi=pmix -n1 sh -c \
+        'LD_LIBRARY_PATH=$RVT/hang RV_BOOT=pmix exec "$PROBE" facts'
+    [ "$status" = 1 ]
+    [[ $output == *": 11 boot 'pmix' cannot serve: PMIx_Init: the server did not answer in time"* ]]
+}
+
+@test "a container without PMIx's security plugin, or with no PMIx: another boot (openpmix#3839)" {
+    for way in PMIX_MCA_psec=munge LD_LIBRARY_PATH="$RVT/empty"; do
+        mkdir -p "$RVT/empty"
+        : >"$RVT/empty/libpmix.so.2"
+        run_srun -Q --mpi=pmix -N2 -n4 env "$way" MUNGE_SOCKET=/no \
+            "$RV_BUILD/rv-exec" -v "$PROBE" values
+        [ "$status" = 0 ]
+        [ "$(grep -c '^values ok$' <<<"$output")" = 4 ]
+        grep -q '^rv\[rank 0 on n1\]: boot slurm, 4 ranks on 2 nodes; pmix: ' <<<"$output"
+    done
 }
 
 @test "a reserved port refuses others and admits the program" {

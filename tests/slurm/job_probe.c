@@ -2,10 +2,11 @@
  * job_probe.c - a small program of librvjob, run by the suites on a cluster
  *
  * usage: job_probe facts | values | late RANK SLEEP_MS FENCE_MS | leave RANK |
- *        address | abort RANK CODE | port
+ *        address | abort RANK CODE | port | barrier | thread
  *        job_probe squat PORT FILE | master | argv [ARG...]    without librvjob */
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -128,6 +129,57 @@ static void leave (unsigned rank)
             status ? err.text : "");
 }
 
+static int64_t now_ms (void)
+{
+    struct timespec t;
+
+    clock_gettime (CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* The last rank comes 400 ms late and nobody leaves before it; a barrier
+ * spreads nothing, and many of them make a get no slower. */
+static void barrier (void)
+{
+    uint32_t last = rv_job_size (job) - 1;
+    int64_t start;
+
+    TRY (rv_job_barrier (job, 0, &err));
+    put (0, 1, 11);
+    start = now_ms ();
+    if (rv_job_rank (job) == last)
+        pause_ms (400);
+    TRY (rv_job_barrier (job, 0, &err));
+    if (now_ms () - start < 350)
+        exit (2);
+    if (rv_job_get (job, last, "key.1", NULL, 0, NULL, &err)
+        != RV_JOB_ENOTFOUND)
+        exit (3);
+    TRY (rv_job_fence (job, 0, &err));
+    for (int i = 0; i < 20; i++)
+        TRY (rv_job_barrier (job, 0, &err));
+    check (last, 0, 1, 11);
+    printf ("barrier ok\n");
+}
+
+static void *in_thread (void *arg)
+{
+    (void)arg;
+    TRY (rv_job_init (NULL, &job, &err));
+    values ();
+    return NULL;
+}
+
+/* Everything but the end in a thread, the end in the first. */
+static void thread (void)
+{
+    pthread_t t;
+
+    if (pthread_create (&t, NULL, in_thread, NULL) || pthread_join (t, NULL))
+        exit (2);
+    rv_job_finalize (job);
+}
+
 static void address (void)
 {
     char buf[1024];
@@ -245,6 +297,8 @@ int main (int argc, char **argv)
         return master (), 0;
     if (!strcmp (what, "argv"))
         return show_argv (argc - 2, argv + 2), 0;
+    if (!strcmp (what, "thread"))
+        return thread (), 0;
     TRY (rv_job_init (NULL, &job, &err));
     if (!strcmp (what, "facts"))
         facts ();
@@ -256,6 +310,8 @@ int main (int argc, char **argv)
         leave (rank);
     else if (!strcmp (what, "address"))
         address ();
+    else if (!strcmp (what, "barrier"))
+        barrier ();
     else if (!strcmp (what, "port"))
         port ();
     else if (!strcmp (what, "abort") && argc == 4) {
