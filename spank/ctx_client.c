@@ -11,6 +11,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <slurm/slurm.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -356,7 +357,8 @@ int client_user_init (spank_t sp)
     if (spank_get_item (sp, S_JOB_ID, &job_id) != ESPANK_SUCCESS
         || spank_get_item (sp, S_JOB_STEPID, &step_id) != ESPANK_SUCCESS)
         return 0;
-    if (off)
+    /* An interactive shell would hand it to each step that it starts. */
+    if (off || step_id > SLURM_MAX_NORMAL_STEP_ID)
         return 0;
     if (ours || (args.env == ARGS_ENV_GPU && cluster_job_has_gpus (job_id)))
         set_head_addr (job_id, step_id);

@@ -183,12 +183,14 @@ static bool place (struct task *t, struct rank_env_in *in)
     in->local_rank = item (t->sp, S_TASK_ID, "the local rank");
     in->local_size = item (t->sp, S_JOB_LOCAL_TASK_COUNT, "the local tasks");
     in->node_rank = item (t->sp, S_JOB_NODEID, "the node");
+    if (!task_get (t, "SLURM_HET_SIZE"))
+        return false;
+    /* All components count their steps together, and tasks see one job. */
+    number (t, "SLURM_JOB_ID", &in->job_id);
     whole = *in;
-    if (!task_get (t, "SLURM_HET_SIZE")
-        || !number (t, "SLURM_STEP_NUM_TASKS", &whole.world_size)
+    if (!number (t, "SLURM_STEP_NUM_TASKS", &whole.world_size)
         || !number (t, "SLURM_PROCID", &whole.rank)
         || !number (t, "SLURM_NODEID", &whole.node_rank)
-        || !number (t, "SLURM_JOB_ID", &whole.job_id)
         || whole.world_size <= in->world_size || whole.rank >= whole.world_size)
         return false;
     *in = whole;
@@ -256,7 +258,9 @@ int stepd_task_init (spank_t sp)
     in.master_addr = head_addr (&t, het, addr, sizeof (addr));
     if (in.master_addr)
         in.master_port = rank_env_formula_port (in.job_id, in.step_id);
-    if (rank_env (&in, task_get, task_set, &t)
+    /* Which components have srun's word is chance, and nobody reads it. */
+    if ((het && task_set (&t, "RV_HEAD_ADDR", NULL))
+        || rank_env (&in, task_get, task_set, &t)
         || task_set (&t, "RV_PLUGIN", PACKAGE_VERSION))
         refuse ("cannot set the variables of rank %u: no memory", in.rank);
     set_differ (&t);

@@ -16,6 +16,7 @@
 #   -NAME        not set
 #   job=N step=N rows of this job and step; else as SLURM_JOB_ID, SLURM_STEP_ID
 #   opt:NAME=V   the option as Slurm hands it from a job to its steps
+#   local:NAME=V the same, as salloc leaves it in its own shell
 #   none=N       no table: N processes, each with the WORDs and nothing of ours
 #
 # Everything that is ours, or that the plugin sets for a client, must stand
@@ -36,6 +37,7 @@ OURS = re.compile(
 # lib.bash's own, and what the suite is run with
 HARNESS = {"RV_SRC", "RV_BUILD", "RV_REQUIRE", "RV_TEST_LONG", "RV_VERSION"}
 OPTION = "SLURM_SPANK__SLURM_SPANK_OPTION_rv_"
+LOCAL = "_SLURM_SPANK_OPTION_rv_"
 
 
 def read(path):
@@ -53,6 +55,8 @@ def change(want, word):
     name, _, value = word.partition("=")
     if name.startswith("opt:"):
         want[OPTION + name[4:]] = value
+    elif name.startswith("local:"):
+        want[LOCAL + name[6:]] = value
     elif name.startswith("-"):
         want[name[1:]] = None
     else:

@@ -28,6 +28,9 @@ X
     sed "s,^PlugStackConfig=.*,PlugStackConfig=$RVT/none," "$SLURM_CONF" \
         >"$NOPLUGIN"
     : >"$RVT/none"
+    # Only the backfill scheduler starts heterogeneous jobs of sbatch.
+    sed -i 's/^SchedulerParameters=.*/&,bf_interval=1/' "$SLURM_CONF"
+    scontrol reconfigure
 }
 
 teardown_file() {
@@ -37,7 +40,7 @@ teardown_file() {
 setup() {
     skip_without_slurm
     cp "$RVT/plugstack.saved" "$PLUGSTACK"
-    rm -rf "$RVT/env"
+    rm -rf "$RVT/env" "$RVT"/out-*
     mkdir "$RVT/env"
 }
 
@@ -47,14 +50,19 @@ way() {
     [ "$status" = 0 ]
 }
 
-# job COMMANDS [SBATCH ARG...] - submit a script and wait for its end
+# job COMMANDS [SBATCH ARG...] - submit a script, JOB; wait until it and all
+# that it submitted have ended well. sbatch -W looks every 2 to 10 s only.
 job() {
-    local id
     printf '#!/bin/sh\n%s\n' "$1" >"$RVT/script"
     shift
-    id=$(sbatch --parsable -o "$RVT/out-%j" "$@" "$RVT/script")
-    wait_job "$id" COMPLETED || { cat "$RVT/out-$id"; return 1; }
-    cat "$RVT/out-$id"
+    JOB=$(sbatch --parsable -o "$RVT/out-%j" "$@" "$RVT/script")
+    wait_for 60 no_jobs
+    cat "$RVT"/out-*
+    ! scontrol show job -o "$JOB" | grep -v JobState=COMPLETED
+}
+
+no_jobs() {
+    [ -z "$(squeue -h)" ]
 }
 
 # ranks TAG [WORD...] <<TABLE, none TAG N [WORD...]: see envtable.py
@@ -185,4 +193,177 @@ wait
     job "'$W' script; srun '$W' step" -n2 -w n1 --gres=gpu:1
     none script 1 CUDA_VISIBLE_DEVICES=0
     none step 2 CUDA_VISIBLE_DEVICES=0
+}
+
+@test "sbatch: on the command line, on #SBATCH lines, beside --gres there" {
+    local run="srun '$W' step; '$W' script" o
+    o="opt:rv_gpu=6 opt:rv_nccl_timeout=30m SLURM_GPUS=6"
+    local -x RANK # nobody's
+    job "$run" --rv-gpu=6 --rv-nccl-timeout=30m -N3 -n6 --ntasks-per-node=2
+    ranks step $T30 $o SLURM_NTASKS_PER_NODE=2 <<<"$six"
+    none script 1 $o SLURM_NTASKS_PER_NODE=2 CUDA_VISIBLE_DEVICES=0,1
+    rm "$RVT"/env/*
+    job "#SBATCH --rv-gpu=6
+#
+#SBATCH --rv-nccl-t=30m -N3 -n6 --ntasks-per-node=2
+
+$run"
+    ranks step $T30 $o SLURM_NTASKS_PER_NODE=2 <<<"$six"
+    none script 1 $o SLURM_NTASKS_PER_NODE=2 CUDA_VISIBLE_DEVICES=0,1
+    rm "$RVT"/env/*
+    # an option that allocates nothing goes with any --gres
+    job "#SBATCH --gres=gpu:1
+$run" -n2 -w n2 --rv-env=on
+    ranks step opt:rv_env=on <<<'0/2 0/2 0 n2 0
+1/2 0/2 0 n2 0'
+    none script 1 opt:rv_env=on CUDA_VISIBLE_DEVICES=0
+}
+
+@test "sbatch --export=NONE and --export=VAR" {
+    local run="srun '$W' step; '$W' script" o=opt:rv_nccl_timeout=30m
+    X=1 RANK=7 job "$run" --export=NONE -n2 -w n1 --rv-nccl-timeout=30m
+    # the job's steps export nothing either: the name of the node
+    ranks step $T30 $o -RV_HEAD_ADDR MASTER_ADDR=n1 <<<"$two"
+    none script 1 $o
+    rm "$RVT"/env/*
+    X=1 RANK=7 job "$run" --export=X -n2 -w n1 --rv-nccl-timeout=30m
+    ranks step $T30 $o -RV_HEAD_ADDR MASTER_ADDR=n1 <<<"$two"
+    none script 1 $o
+    grep -qz '^X=1$' "$RVT"/env/step.0.*
+}
+
+@test "sbatch with the request in the environment alone" {
+    # as from a machine or a service that does not load the plugin
+    SLURM_CONF=$NOPLUGIN job "export SLURM_CONF=$SLURM_CONF
+srun '$W' step; '$W' script" -n2 -w n1 --export="ALL,${OPT}_rv_nccl_timeout=30m"
+    ranks step $T30 opt:rv_nccl_timeout=30m <<<"$two"
+    none script 1 opt:rv_nccl_timeout=30m
+    rm "$RVT"/env/*
+    RV_REQUEST_DIR=/r job "srun '$W' step; '$W' script" -n2 -w n1
+    ranks step RV_REQUEST_DIR=/r <<<"$two"
+    none script 1 RV_REQUEST_DIR=/r
+}
+
+@test "salloc with a command, and its shell" {
+    way salloc --rv-gpu=6 -N3 -n6 --ntasks-per-node=2 sh -c \
+        "'$W' before; srun '$W' step; '$W' after"
+    local o='opt:rv_gpu=6 SLURM_GPUS=6 SLURM_NTASKS_PER_NODE=2'
+    ranks step $o <<<"$six"
+    none before 1 $o local:rv_gpu=6
+    none after 1 $o local:rv_gpu=6
+    rm "$RVT"/env/*
+    # the user's shell, on the machine where salloc runs
+    printf '%s shell\nexec srun %s step\n' "$W" "$W" >"$RVT/typed"
+    way sh -c 'exec salloc -n2 -w n1 --rv-nccl-timeout=30m <"$RVT/typed"'
+    ranks step $T30 opt:rv_nccl_timeout=30m <<<"$two"
+    none shell 1 opt:rv_nccl_timeout=30m local:rv_nccl_timeout=30m
+}
+
+@test "salloc's interactive step" {
+    printf '#!/bin/sh\n%s shell\nsrun -w n2 -N1 -n2 --overlap %s step\n' \
+        "$W" "$W" >"$RVT/shell"
+    chmod +x "$RVT/shell"
+    sed 's/^MpiDefault=.*/&\nLaunchParameters=use_interactive_step/' \
+        "$SLURM_CONF" >"$RVT/interactive.conf"
+    printf 'InteractiveStepOptions="--interactive --preserve-env %s"\n' \
+        "$RVT/shell" >>"$RVT/interactive.conf"
+    way env SLURM_CONF="$RVT/interactive.conf" salloc -N2 -n4 -w n1,n2 \
+        --exclusive --gres=gpu:2 --rv-nccl-timeout=30m
+    none shell 1 opt:rv_nccl_timeout=30m CUDA_VISIBLE_DEVICES=0,1
+    ranks step $T30 opt:rv_nccl_timeout=30m <<<'0/2 0/2 0 n2 0,1
+1/2 1/2 0 n2 0,1'
+}
+
+@test "a job array" {
+    job "srun '$W' step\$SLURM_ARRAY_TASK_ID; '$W' script" -a 1-2 -n2 \
+        --rv-gpu=2
+    local i o='opt:rv_gpu=2 SLURM_GPUS=2'
+    for i in 1 2; do
+        ranks step$i $o <<<"0/2 0/2 0 n$i 0,1
+1/2 1/2 0 n$i 0,1"
+    done
+    none script 2 $o CUDA_VISIBLE_DEVICES=0,1
+}
+
+@test "heterogeneous: srun and sbatch, counted over all components" {
+    wait_for 60 no_jobs
+    way srun -n1 -w n2 --rv-nccl-timeout=30m "$W" a : -n2 -w n1 "$W" a
+    local id
+    id=$(sed -z -n 's/^SLURM_JOB_ID=//p' "$RVT"/env/a.0.* | tr -d '\0')
+    # srun looks up one component's address, so all have the first's name
+    local o="$T30 -RV_HEAD_ADDR MASTER_ADDR=n2 job=$id step=0"
+    local table='0/3 0/1 0 n2 -
+1/3 0/2 1 n1 -
+2/3 1/2 1 n1 -'
+    ranks a $o <<<"$table"
+    job "#SBATCH -n1 -w n2 --rv-nccl-timeout=30m
+#SBATCH hetjob
+#SBATCH -n2 -w n1
+srun '$W' one
+srun --het-group=0,1 '$W' all
+srun --het-group=1 '$W' other
+'$W' script"
+    o="opt:rv_nccl_timeout=30m job=$JOB"
+    ranks one $T30 $o step=0 <<<'0/1 0/1 0 n2 -'
+    ranks all $T30 $o step=1 -RV_HEAD_ADDR MASTER_ADDR=n2 <<<"$table"
+    ranks other $T30 $o <<<'0/2 0/2 0 n1 -
+1/2 1/2 0 n1 -'
+    none script 1 opt:rv_nccl_timeout=30m
+}
+
+@test "requeue: the second run as the first" {
+    cat >"$RVT/script" <<X
+#!/bin/sh
+#SBATCH -n2 --rv-gpu=2 --requeue
+srun '$W' step\${SLURM_RESTART_COUNT:-0}
+'$W' script\${SLURM_RESTART_COUNT:-0}
+[ -n "\$SLURM_RESTART_COUNT" ] && exit
+scontrol requeue \$SLURM_JOB_ID
+exec sleep 60
+X
+    JOB=$(sbatch --parsable -o "$RVT/out-%j" "$RVT/script")
+    restarted() { scontrol show job "$JOB" | grep -q Restarts=1; }
+    wait_for 60 restarted
+    # Slurm lets it wait for two minutes. slurmd refuses what was allocated in
+    # the second in which it killed the first run.
+    wait_job "$JOB" PENDING
+    scontrol update JobId="$JOB" StartTime=now+2
+    wait_job "$JOB" COMPLETED || { cat "$RVT/out-$JOB"; false; }
+    local i o='opt:rv_gpu=2 SLURM_GPUS=2'
+    for i in 0 1; do
+        ranks step$i $o <<<'0/2 0/2 0 n1 0,1
+1/2 1/2 0 n1 0,1'
+        none script$i 1 $o CUDA_VISIBLE_DEVICES=0,1
+    done
+}
+
+@test "env=gpu and --rv-env" {
+    sed -i 's/$/ env=gpu/' "$PLUGSTACK"
+    way srun -N3 --ntasks-per-node=2 --gres=gpu:2 "$W" a
+    ranks a SLURM_NTASKS_PER_NODE=2 <<<"$six"
+    way srun -n2 "$W" b # no GPUs
+    none b 2
+    way srun -n1 --gres=gpu:1 --rv-env=off "$W" c
+    none c 1 CUDA_VISIBLE_DEVICES=0
+    job "srun '$W' step; '$W' script; srun --rv-env=off '$W' off" \
+        -n2 -w n2 --gres=gpu:2
+    ranks step <<<'0/2 0/2 0 n2 0,1
+1/2 1/2 0 n2 0,1'
+    none script 1 CUDA_VISIBLE_DEVICES=0,1
+    none off 2 CUDA_VISIBLE_DEVICES=0,1
+    cp "$RVT/plugstack.saved" "$PLUGSTACK"
+    way srun --rv-gpu=2 --rv-nccl-timeout=30m --rv-env=off "$W" d
+    none d 2 CUDA_VISIBLE_DEVICES=0,1
+}
+
+# What a variable of ours is called, envtable.py knows; this finds any other.
+@test "without an option the plugin changes no variable at all" {
+    local how
+    for how in with without; do
+        [ $how = with ] || cp "$RVT/none" "$PLUGSTACK"
+        way srun -N2 --ntasks-per-node=2 --gres=gpu:2 "$W" $how
+        cat "$RVT"/env/$how.* | tr '\0' '\n' | cut -d= -f1 | sort >"$RVT/$how"
+    done
+    [ -s "$RVT/with" ]
+    diff "$RVT/with" "$RVT/without"
 }

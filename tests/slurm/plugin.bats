@@ -460,63 +460,6 @@ X
 1 2 n1 300' ]
 }
 
-@test "requeue keeps the options" {
-    cat >"$RVT/again" <<X
-#!/bin/sh
-#SBATCH -n2 --rv-gpu=2 --open-mode=append --requeue
-srun '$RANKS'
-if [ -z "\$SLURM_RESTART_COUNT" ]; then
-    scontrol requeue \$SLURM_JOB_ID
-    sleep 60
-fi
-X
-    id=$(sbatch --parsable -o "$RVT/out-%j" "$RVT/again")
-    wait_for 60 restarted "$id"
-    # Slurm lets a requeued job wait for two minutes. slurmd refuses what was
-    # allocated in the second in which it killed the first run.
-    wait_for 60 job_is "$id" PENDING
-    scontrol update JobId="$id" StartTime=now+2
-    wait_for 60 job_is "$id" COMPLETED || { cat "$RVT/out-$id"; sandbox_logs; false; }
-    cat "$RVT/out-$id"
-    [ "$(grep / "$RVT/out-$id" | sort -n | uniq)" = "$two" ]
-    [ "$(grep -c / "$RVT/out-$id")" = 4 ]
-}
-
-restarted() {
-    scontrol show job "$1" | grep -q Restarts=1
-}
-
-@test "each task of an array has its GPUs" {
-    id=$(sbatch --parsable -a 1-2 -n2 --rv-gpu=2 -o "$RVT/array-%a" \
-        --wrap "srun '$RANKS'; echo end")
-    wait_for 60 grep -qs end "$RVT/array-1"
-    wait_for 60 grep -qs end "$RVT/array-2"
-    for i in 1 2; do
-        cat "$RVT/array-$i"
-        [ "$(grep / "$RVT/array-$i" | sort -n | cut -d' ' -f1-2)" = "0/2 0/2
-1/2 1/2" ]
-    done
-    wait_for 60 no_jobs
-}
-
-no_jobs() {
-    [ -z "$(squeue -h)" ]
-}
-
-@test "a heterogeneous step counts over all components" {
-    wait_for 60 no_jobs
-    run_srun -n1 -w n2 --rv-nccl-timeout=5m sh -c \
-        'echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $NODE_RANK $MASTER_ADDR:$MASTER_PORT' \
-        : -n2 -w n1 sh -c \
-        'echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $NODE_RANK $MASTER_ADDR:$MASTER_PORT'
-    [ "$status" = 0 ]
-    [ "$(grep / <<<"$output" | sort -n | cut -d' ' -f1-3)" = '0/3 0/1 0
-1/3 0/2 1
-2/3 1/2 1' ]
-    [ "$(grep / <<<"$output" | cut -d' ' -f4 | sort -u | grep -c '^n2:')" = 1 ]
-    [ "$(grep / <<<"$output" | cut -d' ' -f4 | sort -u | wc -l)" = 1 ]
-}
-
 @test "without PMIx a dead rank ends the step, unless the user says otherwise" {
     local prog='[ $SLURM_PROCID = 1 ] && exit 3; sleep 3; echo survived'
     RVT_TIMEOUT=40 run_srun --mpi=none -n2 --rv-nccl-timeout=5m sh -c \
