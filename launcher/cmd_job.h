@@ -14,6 +14,7 @@ extern const struct cmd cmd_run;
 extern const struct cmd cmd_ps;
 extern const struct cmd cmd_logs;
 extern const struct cmd cmd_stop;
+extern const struct cmd cmd_doctor;
 
 /* cmd_job_status - the exit status for a failed question to Slurm. */
 int cmd_job_status (int code);

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+# doctor.bats - rv doctor on a private Slurm: as it should be, and with nodes
+# that lack the plugin, the state folder or rv-exec (NVIDIA/pyxis#84)
+# shellcheck disable=SC2154 # bats' run sets status and output
+
+load lib
+
+setup_file() {
+    sandbox_up --nodes 2 --gpus 2 --cpus 4
+}
+
+teardown_file() {
+    if [ -n "${SANDBOX:-}" ] && [ -s "$SANDBOX/other.pid" ]; then
+        kill "$(cat "$SANDBOX/other.pid")" 2>/dev/null || true
+    fi
+    sandbox_down
+}
+
+valid() {
+    python3 "$RV_SRC/tests/slurm/validate.py" "$RV_SRC/etc/schema" "$@"
+}
+
+check() { # NAME - its state
+    jq -r --arg n "$1" '.checks[] | select (.name == $n) | .state' <<<"$output"
+}
+
+node() { # NAME KEY
+    jq -r --arg n "$1" --arg k "$2" '.nodes[] | select (.name == $n) | .[$k]' <<<"$output"
+}
+
+gone() {
+    ! kill -0 "$1" 2>/dev/null
+}
+
+registered() { # started after the log had LINES lines, and idle
+    tail -n +"$(($1 + 1))" "$SANDBOX/log/n2.log" | grep -q 'slurmd started' &&
+        [ "$(sinfo -h -n n2 -o %t)" = idle ]
+}
+
+# other_n2 CONF COMMAND... - COMMAND in the place of n2's slurmd, which reads
+# CONF. Ends the one that is there.
+other_n2() {
+    local pid lines
+    pid=$(cat "$SANDBOX/other.pid" 2>/dev/null || jq '.daemons[] | select (.name == "n2").pid' "$SANDBOX/sandbox.json")
+    kill "$pid"
+    wait_for 20 gone "$pid"
+    lines=$(wc -l <"$SANDBOX/log/n2.log")
+    SLURM_CONF=$1 "${@:2}" /usr/sbin/slurmd -D -N n2 -f "$1" >/dev/null 2>&1 </dev/null 3>&- &
+    echo $! >"$SANDBOX/other.pid"
+    wait_for 30 registered "$lines"
+}
+
+@test "all is well: status 0, every node answers" {
+    run_cmd "$RV" doctor --nodes
+    [ "$status" = 0 ]
+    [ "$(grep -c '^ok ' <<<"$output")" = 10 ]
+    [ "$(grep -c '^ok  *node n[12] .*plugin' <<<"$output")" = 2 ]
+    run_cmd "$RV" doctor --json
+    [ "$status" = 0 ]
+    valid <<<"$output"
+    [ "$(jq -c '[.status, (.nodes | length), ([.checks[].state] | unique)]' <<<"$output")" = '[0,0,["ok"]]' ]
+}
+
+@test "it leaves no job, and nothing in the state folder" {
+    run_cmd "$RV" doctor --nodes=n2 --json
+    [ "$status" = 0 ]
+    [ "$(jq -r '.nodes[].name' <<<"$output")" = n2 ]
+    [ -z "$(squeue -h)" ]
+    [ -z "$(ls -A "$XDG_STATE_HOME/rv")" ]
+    [ "$(stat -c %a "$XDG_STATE_HOME/rv")" = 700 ]
+}
+
+@test "nodes that are busy are not waited for" {
+    local job
+    job=$(sbatch --parsable -w n1 --exclusive -o /dev/null --wrap 'sleep 60')
+    wait_job "$job" RUNNING
+    run_cmd "$RV" doctor --nodes --json
+    scancel "$job"
+    [ "$status" = 0 ]
+    valid <<<"$output"
+    [ "$(node n1 state) $(node n1 message)" = "unknown not asked: it is allocated" ]
+    [ "$(node n2 state)" = ok ]
+    [ "$(check nodes)" = warn ]
+    wait_for 30 test -z "$(squeue -h -j "$job" 2>/dev/null)"
+}
+
+@test "a state folder that others can enter fails" {
+    mkdir -p "$BATS_TEST_TMPDIR/s/rv"
+    chmod 755 "$BATS_TEST_TMPDIR/s/rv"
+    XDG_STATE_HOME=$BATS_TEST_TMPDIR/s run_cmd "$RV" doctor --json
+    [ "$status" = 1 ]
+    valid <<<"$output"
+    [ "$(check state_dir)" = fail ]
+}
+
+@test "a plugstack without the plugin, or with a bad word" {
+    cp "$SANDBOX/plugstack.conf" "$RVT/plugstack.saved"
+    echo '# none' >"$SANDBOX/plugstack.conf"
+    run_cmd "$RV" doctor --nodes --json
+    [ "$status" = 0 ]
+    [ "$(check plugin)" = warn ]
+    [ "$(node n1 message)" = "no plugin, as here, rv-exec and the state folder are there" ]
+    sed 's/$/ nonsense/' "$RVT/plugstack.saved" >"$SANDBOX/plugstack.conf"
+    run_cmd "$RV" doctor --json
+    cp "$RVT/plugstack.saved" "$SANDBOX/plugstack.conf"
+    [ "$status" = 1 ]
+    [ "$(check plugin)" = fail ]
+    [[ $(jq -r '.checks[] | select (.name == "plugin").message' <<<"$output") = *nonsense* ]]
+}
+
+@test "usage, unknown nodes, no controller" {
+    run_cmd "$RV" doctor --nodes=n9 --json
+    [ "$status" = 5 ]
+    [ "$(jq -r .schema <<<"$output")" = rv.error/1 ]
+    run_cmd "$RV" doctor n1
+    [ "$status" = 2 ]
+    SLURM_CONF=$BATS_TEST_TMPDIR/none run_cmd "$RV" doctor --nodes --json
+    [ "$status" = 3 ]
+    valid <<<"$output"
+    [ "$(check controller) $(jq -c .nodes <<<"$output")" = 'fail []' ]
+}
+
+@test "a node without the plugin is found" {
+    echo '# none' >"$SANDBOX/plug2.conf"
+    sed "s,^PlugStackConfig=.*,PlugStackConfig=$SANDBOX/plug2.conf," "$SANDBOX/slurm.conf" >"$SANDBOX/slurm2.conf"
+    other_n2 "$SANDBOX/slurm2.conf" env
+    run_cmd "$RV" doctor --nodes --json
+    [ "$status" = 1 ]
+    valid <<<"$output"
+    [ "$(check plugin) $(check nodes)" = "ok fail" ]
+    [ "$(node n1 state) $(node n1 plugin)" != "ok null" ]
+    [ "$(node n1 state)" = ok ]
+    [ "$(node n2 state) $(node n2 plugin) $(node n2 state_dir)" = "fail null true" ]
+    [[ $(node n2 message) = "the plugin is not loaded there"* ]]
+}
+
+@test "a node that does not see the state folder, or rv-exec, is found" {
+    unshare -m true 2>/dev/null || skip "needs a mount namespace: root"
+    # A folder of the same name is no proof: its token is.
+    # shellcheck disable=SC2016
+    other_n2 "$SLURM_CONF" unshare -m sh -c \
+        'mount -t tmpfs none "$XDG_STATE_HOME" && mkdir -m 700 "$XDG_STATE_HOME/rv" &&
+            mount --bind /dev/null "$RV_BUILD/rv-exec" && exec "$@"' sh
+    run_cmd "$RV" doctor --nodes --json
+    [ "$status" = 1 ]
+    [ "$(node n1 state)" = ok ]
+    [ "$(node n2 state) $(node n2 rv_exec) $(node n2 state_dir)" = "fail null false" ]
+    [ "$(node n2 plugin)" = "$(node n1 plugin)" ]
+    [[ $(node n2 message) = "rv-exec does not run there; the state folder is not"* ]]
+}
+
+@test "a slurmd that is gone is told and not waited for long" {
+    kill "$(cat "$SANDBOX/other.pid")"
+    wait_for 20 gone "$(cat "$SANDBOX/other.pid")"
+    run_cmd "$RV" doctor --nodes --json
+    valid <<<"$output"
+    [ "$(node n1 state) $(node n2 state)" = "ok unknown" ]
+    [ -z "$(squeue -h -t PENDING,RUNNING)" ]
+}
