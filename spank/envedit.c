@@ -2,11 +2,9 @@
  * envedit.c - put variables into the environment and take them out again */
 #include "envedit.h"
 
-#include <inttypes.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
+
+#include "plan/rank_env.h"
 
 bool envedit_set (struct envedit *e, const char *name, const char *value)
 {
@@ -22,33 +20,27 @@ void envedit_undo (struct envedit *e)
         unsetenv (e->name[--e->n]);
 }
 
-static void drop_if (const char *name, int64_t value)
-{
-    const char *text = getenv (name);
-    char ours[24];
-
-    snprintf (ours, sizeof (ours), "%" PRId64, value);
-    if (text && strcmp (text, ours) == 0)
-        unsetenv (name);
-}
-
 void envedit_drop_rank (void)
 {
-    static const char *const names[] = {
-        "RANK",         "WORLD_SIZE", "LOCAL_RANK",      "LOCAL_WORLD_SIZE",
-        "NODE_RANK",    "GROUP_RANK", "MASTER_ADDR",     "MASTER_PORT",
-        "RV_HEAD_ADDR", "RV_PLUGIN",  "RV_NCCL_TIMEOUT", "RV_STEP",
-        "RV_DIFFER",
+    static const char *const of_rank[] = {
+        "RANK",        "WORLD_SIZE",   "LOCAL_RANK", "LOCAL_WORLD_SIZE",
+        "NODE_RANK",   "GROUP_RANK",   "RV_STEP",    "MASTER_ADDR",
+        "MASTER_PORT", "RV_HEAD_ADDR", "RV_PLUGIN",  "RV_NCCL_TIMEOUT",
+        "RV_BOOT",     "RV_SET",
     };
-    const char *timeout = getenv ("RV_NCCL_TIMEOUT");
-    int64_t t = timeout ? strtoll (timeout, NULL, 10) : 0;
+    /* the user's own, unless RV_SET has them */
+    static const char *const defaults[] = {
+        "OMP_NUM_THREADS",
+        "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC",
+        "DEEPSPEED_TIMEOUT",
+    };
+    const char *set = getenv ("RV_SET");
 
     if (!getenv ("RV_STEP"))
         return;
-    if (t > 0) {
-        drop_if ("TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC", t > 480 ? t : 480);
-        drop_if ("DEEPSPEED_TIMEOUT", t / 60 + (t % 60 != 0));
-    }
-    for (size_t i = 0; i < sizeof (names) / sizeof (names[0]); i++)
-        unsetenv (names[i]);
+    for (size_t i = 0; i < sizeof (defaults) / sizeof (defaults[0]); i++)
+        if (rank_env_is_ours (set, defaults[i], getenv (defaults[i])))
+            unsetenv (defaults[i]);
+    for (size_t i = 0; i < sizeof (of_rank) / sizeof (of_rank[0]); i++)
+        unsetenv (of_rank[i]);
 }

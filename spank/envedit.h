@@ -24,8 +24,8 @@ bool envedit_set (struct envedit *e, const char *name, const char *value);
 /* envedit_drop_rank - forget the rank that this process is, if it is one.
  * A job that a rank submits would inherit all of it. RV_STEP marks variables
  * of the plugin or of rv-exec; without it they are the user's and stay.
- * OMP_NUM_THREADS stays: nothing tells whose it is. The two timeouts of other
- * programs go where they are what RV_NCCL_TIMEOUT makes of them. */
+ * OMP_NUM_THREADS and the timeouts of other programs go where RV_SET says that
+ * they are ours (plan/rank_env.h). */
 void envedit_drop_rank (void);
 
 /* envedit_undo - take out what envedit_set put in, and nothing else. */

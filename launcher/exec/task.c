@@ -125,6 +125,7 @@ static int make_env (const struct rank *r, struct envv *env)
     struct launch launch = launch_of (r);
 
     /* Its processes share the CPUs that this one task has. */
+    in.renew_threads = per_node;
     if (per_node && cpus)
         in.cpus = cpus > processes (r) ? cpus / processes (r) : 1;
     if (envv_copy (env, environ) || rank_env (&in, get_cb, set_cb, env)

@@ -10,13 +10,14 @@
 #
 # GPUS is CUDA_VISIBLE_DEVICES, "-" where that must be unset. What follows from
 # the rules of rv-spank(8) alone is added to each line: RV_STEP, MASTER_*,
-# RV_HEAD_ADDR, OMP_NUM_THREADS, RV_NCCL_TIMEOUT, RV_PLUGIN. A WORD changes
+# RV_HEAD_ADDR, OMP_NUM_THREADS, RV_NCCL_TIMEOUT, RV_PLUGIN, RV_SET. A WORD changes
 # that for its line, or for all:
 #   NAME=VALUE   this value instead
 #   -NAME        not set
 #   job=N step=N rows of this job and step; else as SLURM_JOB_ID, SLURM_STEP_ID
 #   opt:NAME=V   the option as Slurm hands it from a job to its steps
 #   local:NAME=V the same, as salloc leaves it in its own shell
+#   user=NAME    this one is the user's own, and RV_SET does not have it
 #   none=N       no table: N processes, each with the WORDs and nothing of ours
 #
 # Everything that is ours, or that the plugin sets for a client, must stand
@@ -88,8 +89,19 @@ def row(line, words, cpus):
     return host, want
 
 
+DEFAULTS = [
+    "OMP_NUM_THREADS",
+    "RV_NCCL_TIMEOUT",
+    "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC",
+    "DEEPSPEED_TIMEOUT",
+]
+
+
 def finish(want, env):
-    """The two values that hang on the job and step of the process."""
+    """The values that hang on others, or on the job and step."""
+    theirs = want.pop("user", "").split(",")
+    noted = [f"{n}={want[n]}" for n in DEFAULTS if n in want and n not in theirs]
+    want.setdefault("RV_SET", " ".join([f"RANK={env['SLURM_PROCID']}", *noted]))
     job = int(want.pop("job", env["SLURM_JOB_ID"]))
     step = int(want.pop("step", env["SLURM_STEP_ID"]))
     want.setdefault("RV_STEP", f"{job}.{step}")

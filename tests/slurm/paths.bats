@@ -127,7 +127,7 @@ six='0/6 0/2 0 n1 0,1
     way env X=1 srun --export=ALL,X=2 -n2 -w n1 --rv-env=on "$W" c
     ranks c <<<"$two"
     way env RANK=7 srun --export=RANK,RV_NCCL_TIMEOUT=50 -n1 --rv-env=on "$W" d
-    ranks d $named RV_NCCL_TIMEOUT=50 RANK=7 task=0 <<<'7/1 0/1 0 n1 -'
+    ranks d $named RV_NCCL_TIMEOUT=50 user=RV_NCCL_TIMEOUT RANK=7 task=0 <<<'7/1 0/1 0 n1 -'
 }
 
 @test "srun with the request in the environment alone" {
@@ -244,6 +244,51 @@ srun '$W' step; '$W' script" -n2 -w n1 --export="ALL,${OPT}_rv_nccl_timeout=30m"
     none script 1 RV_REQUEST_DIR=/r
 }
 
+@test "sbatch inside a rank, and inside a job" {
+    cat >"$RVT/inner" <<X
+#!/bin/sh
+srun '$W' step
+'$W' script
+X
+    # asks nothing: nothing of the rank that submitted it
+    job "srun -n1 sbatch -o /dev/null -n2 -w n2 '$RVT/inner'" -n1 -w n1 \
+        --rv-gpu=1 --rv-nccl-timeout=30m
+    none step 2
+    none script 1
+    rm "$RVT"/env/*
+    # asks for itself
+    job "sbatch -o /dev/null -n2 -w n2 --rv-env=on '$RVT/inner'" -n1 -w n1 \
+        --rv-gpu=1 --rv-nccl-timeout=30m
+    ranks step opt:rv_env=on <<<'0/2 0/2 0 n2 -
+1/2 1/2 0 n2 -'
+    none script 1 opt:rv_env=on
+}
+
+@test "srun inside a rank" {
+    cat >"$RVT/outer" <<X
+#!/bin/sh
+srun --overlap -N1 -n2 -w n2 '$W' inner
+srun --overlap -N1 -n1 -w n1 --rv-nccl-timeout=5m '$W' five
+OMP_NUM_THREADS=3 srun --overlap -N1 -n1 -w n1 '$W' three
+'$W' outer
+X
+    chmod +x "$RVT/outer"
+    job "srun -N1 -n1 -w n3 '$RVT/outer'
+srun -N1 -n1 -w n3 '$W' next
+'$W' script" -N3 -n6 --exclusive --gres=gpu:2 --rv-nccl-timeout=30m
+    local o="opt:rv_nccl_timeout=30m"
+    # its own step's, and nothing of the step that started it
+    ranks inner $T30 $o <<<'0/2 0/2 0 n2 0,1
+1/2 1/2 0 n2 0,1'
+    ranks five $o RV_NCCL_TIMEOUT=300 TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC=480 \
+        DEEPSPEED_TIMEOUT=5 <<<'0/1 0/1 0 n1 0,1'
+    ranks three $T30 $o OMP_NUM_THREADS=3 user=OMP_NUM_THREADS \
+        <<<'0/1 0/1 0 n1 0,1'
+    ranks outer $T30 $o <<<'0/1 0/1 0 n3 0,1'
+    ranks next $T30 $o <<<'0/1 0/1 0 n3 0,1'
+    none script 1 $o CUDA_VISIBLE_DEVICES=0,1
+}
+
 @test "salloc with a command, and its shell" {
     way salloc --rv-gpu=6 -N3 -n6 --ntasks-per-node=2 sh -c \
         "'$W' before; srun '$W' step; '$W' after"
@@ -328,7 +373,9 @@ X
     # the second in which it killed the first run.
     wait_job "$JOB" PENDING
     scontrol update JobId="$JOB" StartTime=now+2
-    wait_job "$JOB" COMPLETED || { cat "$RVT/out-$JOB"; false; }
+    # a submission wakes the scheduler
+    nudged() { srun -w n3 true && job_is "$JOB" COMPLETED; }
+    wait_for 60 nudged || { cat "$RVT/out-$JOB"; false; }
     local i o='opt:rv_gpu=2 SLURM_GPUS=2'
     for i in 0 1; do
         ranks step$i $o <<<'0/2 0/2 0 n1 0,1

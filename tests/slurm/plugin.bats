@@ -12,8 +12,6 @@ setup_file() {
     unset RANK WORLD_SIZE LOCAL_RANK OMP_NUM_THREADS MASTER_ADDR MASTER_PORT
     export PLUGSTACK=$SANDBOX/plugstack.conf RANKS=$RVT/ranks OURS=$RVT/ours
     cp "$PLUGSTACK" "$RVT/plugstack.saved"
-    CPUS=$(env -u OMP_NUM_THREADS nproc)
-    export CPUS
     # One line a rank: who it is, where, what it sees.
     cat >"$RANKS" <<'X'
 #!/bin/sh
@@ -25,7 +23,7 @@ X
 #!/bin/sh
 env | grep -E '^(RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|NODE_RANK)=|'\
 '^(GROUP_RANK|OMP_NUM_THREADS|MASTER_ADDR|MASTER_PORT)=|'\
-'^(RV_STEP|RV_PLUGIN|RV_NCCL_TIMEOUT|RV_HEAD_ADDR|TORCH_[A-Z_]*)=|'\
+'^(RV_STEP|RV_SET|RV_PLUGIN|RV_NCCL_TIMEOUT|RV_HEAD_ADDR|TORCH_[A-Z_]*)=|'\
 '^(DEEPSPEED_TIMEOUT|SLURM_KILL_BAD_EXIT|SLURM_CPUS_PER_GPU)=|'\
 '^(SLURM_GPUS|SLURM_NTASKS_PER_NODE|SBATCH_GPUS|SALLOC_GPUS)=|'\
 'SPANK' | sort
@@ -40,11 +38,6 @@ teardown_file() {
 setup() {
     skip_without_slurm
     cp "$RVT/plugstack.saved" "$PLUGSTACK"
-}
-
-omp() { # TASKS_A_NODE
-    local n=$((CPUS / $1))
-    echo $((n > 0 ? n : 1))
 }
 
 job_ended() {
@@ -265,35 +258,6 @@ write 90s or 30m" sbatch --rv-nccl-timeout=5ms --wrap true
     grep -q 'rv: cannot read plugstack.conf' "$SANDBOX"/log/*
 }
 
-@test "every variable of every rank" {
-    local step id
-    run_srun --rv-gpu=4 --rv-nccl-timeout=30m sh -c \
-        "'$OURS' | sed \"s/^/\$SLURM_PROCID /\"; echo \"j \$SLURM_JOB_ID\""
-    [ "$status" = 0 ]
-    id=$(sed -n 's/^j //p;T;q' <<<"$output")
-    step=$id.0
-    local r want=''
-    for r in 0 1 2 3; do
-        want+="$r DEEPSPEED_TIMEOUT=30
-$r GROUP_RANK=$((r / 2))
-$r LOCAL_RANK=$((r % 2))
-$r LOCAL_WORLD_SIZE=2
-$r MASTER_ADDR=127.0.0.1
-$r MASTER_PORT=$((20000 + 31 * id % 12000))
-$r NODE_RANK=$((r / 2))
-$r OMP_NUM_THREADS=$(omp 2)
-$r RANK=$r
-$r RV_HEAD_ADDR=127.0.0.1
-$r RV_NCCL_TIMEOUT=1800
-$r RV_PLUGIN=$("$RV" --version | awk '{print $2; exit}')
-$r RV_STEP=$step
-$r TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC=1800
-$r WORLD_SIZE=4
-"
-    done
-    diff <(printf %s "$want" | sort) <(grep '^[0-9]' <<<"$output" | sort)
-}
-
 @test "timeouts: seconds, the two others, the user's own, the default" {
     local show='echo $RV_NCCL_TIMEOUT ${TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC-no} ${DEEPSPEED_TIMEOUT-no}'
     run_srun -n1 --rv-nccl-timeout=90s sh -c "$show"
@@ -427,8 +391,8 @@ cluster has 4" salloc --rv-gpu=99 true
     # an sbatch in a rank: a job of its own, which asks nothing of rv
     cat >"$RVT/inner" <<X
 #!/bin/sh
-'$OURS' | grep -v -e ^OMP_NUM -e ^SLURM_GPUS
-srun -n1 '$OURS' | grep -v -e ^OMP_NUM -e ^SLURM_GPUS
+'$OURS' | grep -v ^SLURM_GPUS
+srun -n1 '$OURS' | grep -v ^SLURM_GPUS
 echo end
 X
     try batch -n1 --rv-gpu=1 --rv-nccl-timeout=9m --wrap \

@@ -15,7 +15,7 @@
 
 /* An environment of its own; set fails at the n-th call where asked. */
 struct env {
-    char name[32][40], value[32][64];
+    char name[32][40], value[32][192];
     size_t n;
     int fail_at, calls;
 };
@@ -40,6 +40,13 @@ static int env_set (void *arg, const char *name, const char *value)
         return 42;
     while (i < env->n && strcmp (env->name[i], name) != 0)
         i++;
+    if (!value) {
+        if (i < env->n && i != --env->n) {
+            memcpy (env->name[i], env->name[env->n], sizeof (env->name[i]));
+            memcpy (env->value[i], env->value[env->n], sizeof (env->value[i]));
+        }
+        return 0;
+    }
     assert_true (i < LENGTH (env->name));
     snprintf (env->name[i], sizeof (env->name[i]), "%s", name);
     snprintf (env->value[i], sizeof (env->value[i]), "%s", value);
@@ -48,10 +55,10 @@ static int env_set (void *arg, const char *name, const char *value)
     return 0;
 }
 
-/* "A=1 B=2" into an environment. */
+/* "A=1 B=2+3" into an environment; + is a space in a value. */
 static void fill (struct env *env, const char *text)
 {
-    char copy[512], *save = NULL;
+    char copy[1024], *save = NULL;
 
     memset (env, 0, sizeof (*env));
     snprintf (copy, sizeof (copy), "%s", text);
@@ -60,6 +67,9 @@ static void fill (struct env *env, const char *text)
         char *eq = strchr (p, '=');
 
         *eq = '\0';
+        for (char *c = eq + 1; *c; c++)
+            if (*c == '+')
+                *c = ' ';
         env_set (env, p, eq + 1);
     }
     env->calls = 0;
@@ -95,6 +105,13 @@ static const struct rank_env_in base = {
     .cpus = 16,
 };
 
+/* RV_SET of this rank with what else is ours */
+#define SET(more) " RV_SET=RANK=5" more " "
+#define OMP4      "+OMP_NUM_THREADS=4"
+#define T600      "+RV_NCCL_TIMEOUT=600"
+
+#define MASTER "MASTER_ADDR=10.0.0.1 MASTER_PORT=20001 "
+
 #define RANKS                                                                  \
     "RANK=5 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4 NODE_RANK=1 "         \
     "GROUP_RANK=1 RV_STEP=12.3 "
@@ -106,7 +123,8 @@ static void fresh (void **state)
 
     fill (&env, "");
     assert_int_equal (rank_env (&in, env_get, env_set, &env), 0);
-    assert_env (&env, RANKS "OMP_NUM_THREADS=4 RV_NCCL_TIMEOUT=600");
+    assert_env (&env,
+                RANKS "OMP_NUM_THREADS=4 RV_NCCL_TIMEOUT=600" SET (OMP4 T600));
 
     fill (&env, "");
     in.master_addr = "10.0.0.1";
@@ -114,17 +132,18 @@ static void fresh (void **state)
     in.one_device = true;
     in.cpus = 3;
     assert_int_equal (rank_env (&in, env_get, env_set, &env), 0);
-    assert_env (&env,
-                "RANK=5 WORLD_SIZE=8 LOCAL_RANK=0 LOCAL_WORLD_SIZE=4 "
-                "NODE_RANK=1 GROUP_RANK=1 RV_STEP=12.3 OMP_NUM_THREADS=1 "
-                "MASTER_ADDR=10.0.0.1 MASTER_PORT=20375 RV_NCCL_TIMEOUT=600");
+    assert_env (
+        &env, "RANK=5 WORLD_SIZE=8 LOCAL_RANK=0 LOCAL_WORLD_SIZE=4 "
+              "NODE_RANK=1 GROUP_RANK=1 RV_STEP=12.3 OMP_NUM_THREADS=1 "
+              "MASTER_ADDR=10.0.0.1 MASTER_PORT=20375 RV_NCCL_TIMEOUT=600" SET (
+                  "+OMP_NUM_THREADS=1" T600));
 
     fill (&env, "");
     in = (struct rank_env_in){.job_id = UINT32_MAX, .step_id = UINT32_MAX - 4};
     assert_int_equal (rank_env (&in, env_get, env_set, &env), 0);
     assert_env (&env, "RANK=0 WORLD_SIZE=0 LOCAL_RANK=0 LOCAL_WORLD_SIZE=0 "
                       "NODE_RANK=0 GROUP_RANK=0 RV_STEP=4294967295.4294967291 "
-                      "RV_NCCL_TIMEOUT=600");
+                      "RV_NCCL_TIMEOUT=600 RV_SET=RANK=0" T600);
     (void)state;
 }
 
@@ -138,25 +157,53 @@ static void inherited (void **state)
         {"RANK=0 OMP_NUM_THREADS=7 MASTER_PORT=29500",
          "RANK=0 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4 NODE_RANK=1 "
          "GROUP_RANK=1 RV_STEP=12.3 OMP_NUM_THREADS=7 MASTER_PORT=29500 "
-         "MASTER_ADDR=10.0.0.1 RV_NCCL_TIMEOUT=600"},
+         "MASTER_ADDR=10.0.0.1 RV_NCCL_TIMEOUT=600" SET (T600)},
         /* those of another step go, of another job too */
         {"RV_STEP=12.2 RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 "
          "NODE_RANK=0 GROUP_RANK=0 MASTER_ADDR=old MASTER_PORT=1 "
-         "OMP_NUM_THREADS=7",
-         RANKS "OMP_NUM_THREADS=7 MASTER_ADDR=10.0.0.1 MASTER_PORT=20001 "
-               "RV_NCCL_TIMEOUT=600"},
-        {"RV_STEP=11.3 RANK=0",
-         RANKS "OMP_NUM_THREADS=4 MASTER_ADDR=10.0.0.1 MASTER_PORT=20001 "
-               "RV_NCCL_TIMEOUT=600"},
+         "OMP_NUM_THREADS=7 RV_BOOT=pmix",
+         RANKS "OMP_NUM_THREADS=7 " MASTER "RV_NCCL_TIMEOUT=600" SET (T600)},
+        {"RV_STEP=11.3 RANK=0", RANKS "OMP_NUM_THREADS=4 " MASTER
+                                      "RV_NCCL_TIMEOUT=600" SET (OMP4 T600)},
+        /* threads that were ours are counted anew; the deadline is the job's */
+        {"RV_STEP=12.2 OMP_NUM_THREADS=7 RV_NCCL_TIMEOUT=90 "
+         "DEEPSPEED_TIMEOUT=2 "
+         "RV_SET=RANK=0+OMP_NUM_THREADS=7+RV_NCCL_TIMEOUT=90+"
+         "DEEPSPEED_TIMEOUT=2",
+         RANKS "OMP_NUM_THREADS=4 " MASTER
+               "RV_NCCL_TIMEOUT=90 DEEPSPEED_TIMEOUT=2" SET (
+                   OMP4 "+DEEPSPEED_TIMEOUT=2+RV_NCCL_TIMEOUT=90")},
+        {"RV_STEP=1.2 OMP_NUM_THREADS=7 RV_NCCL_TIMEOUT=90 "
+         "DEEPSPEED_TIMEOUT=2 "
+         "RV_SET=RANK=0+OMP_NUM_THREADS=7+RV_NCCL_TIMEOUT=90+"
+         "DEEPSPEED_TIMEOUT=2",
+         RANKS "OMP_NUM_THREADS=4 " MASTER
+               "RV_NCCL_TIMEOUT=600" SET (OMP4 T600)},
+        /* ... and not what the user has changed since */
+        {"RV_STEP=1.2 OMP_NUM_THREADS=7 DEEPSPEED_TIMEOUT=20 "
+         "RV_SET=RANK=0+OMP_NUM_THREADS=77+DEEPSPEED_TIMEOUT=2",
+         RANKS "OMP_NUM_THREADS=7 " MASTER
+               "RV_NCCL_TIMEOUT=600 DEEPSPEED_TIMEOUT=20" SET (T600)},
         /* the same step: what stands stays, what is missing comes */
         {"RV_STEP=12.3 RANK=77 MASTER_ADDR=mine MASTER_PORT=29500",
          "RANK=77 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4 NODE_RANK=1 "
          "GROUP_RANK=1 RV_STEP=12.3 OMP_NUM_THREADS=4 MASTER_ADDR=mine "
-         "MASTER_PORT=29500 RV_NCCL_TIMEOUT=600"},
+         "MASTER_PORT=29500 RV_NCCL_TIMEOUT=600" SET (OMP4 T600)},
+        {"RV_STEP=12.3 RANK=77 OMP_NUM_THREADS=9 "
+         "RV_SET=RANK=5+OMP_NUM_THREADS=9",
+         "RANK=77 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4 NODE_RANK=1 "
+         "GROUP_RANK=1 RV_STEP=12.3 OMP_NUM_THREADS=9 " MASTER
+         "RV_NCCL_TIMEOUT=600" SET ("+OMP_NUM_THREADS=9" T600)},
+        /* the same step, another rank's: a container's doing */
+        {"RV_STEP=12.3 RANK=4 LOCAL_RANK=0 OMP_NUM_THREADS=3 MASTER_ADDR=mine "
+         "RV_SET=RANK=4+OMP_NUM_THREADS=3",
+         RANKS "OMP_NUM_THREADS=4 MASTER_ADDR=mine MASTER_PORT=20001 "
+               "RV_NCCL_TIMEOUT=600" SET (OMP4 T600)},
+        {"RV_STEP=12.3 RANK=55 RV_SET=RANK=55", RANKS
+         "OMP_NUM_THREADS=4 " MASTER "RV_NCCL_TIMEOUT=600" SET (OMP4 T600)},
         /* but the formula's pair, 20000 + 31*12 + 3, gives way */
-        {"RV_STEP=12.3 MASTER_ADDR=n1 MASTER_PORT=20375",
-         RANKS "OMP_NUM_THREADS=4 MASTER_ADDR=10.0.0.1 MASTER_PORT=20001 "
-               "RV_NCCL_TIMEOUT=600"},
+        {"RV_STEP=12.3 MASTER_ADDR=n1 MASTER_PORT=20375", RANKS
+         "OMP_NUM_THREADS=4 " MASTER "RV_NCCL_TIMEOUT=600" SET (OMP4 T600)},
     };
 
     for (size_t i = 0; i < LENGTH (v); i++) {
@@ -189,37 +236,71 @@ static void timeouts (void **state)
 {
     static const struct {
         int64_t t;
-        const char *before, *after;
+        const char *before, *after, *set;
     } v[] = {
-        {0, "", "RV_NCCL_TIMEOUT=600"},
-        {0, "RV_NCCL_TIMEOUT=90", "RV_NCCL_TIMEOUT=90"},
-        {0, "NCCL_TIMEOUT=90", "NCCL_TIMEOUT=90"},
+        {0, "", "RV_NCCL_TIMEOUT=600", T600},
+        {0, "RV_NCCL_TIMEOUT=90", "RV_NCCL_TIMEOUT=90", ""},
+        {0, "NCCL_TIMEOUT=90", "NCCL_TIMEOUT=90", ""},
         {90, "",
          "RV_NCCL_TIMEOUT=90 TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC=480 "
-         "DEEPSPEED_TIMEOUT=2"},
+         "DEEPSPEED_TIMEOUT=2",
+         "+RV_NCCL_TIMEOUT=90+TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC=480"
+         "+DEEPSPEED_TIMEOUT=2"},
         {1800, "RV_NCCL_TIMEOUT=90",
          "RV_NCCL_TIMEOUT=1800 TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC=1800 "
-         "DEEPSPEED_TIMEOUT=30"},
+         "DEEPSPEED_TIMEOUT=30",
+         "+RV_NCCL_TIMEOUT=1800+TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC=1800"
+         "+DEEPSPEED_TIMEOUT=30"},
         {1801, "DEEPSPEED_TIMEOUT=5 TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC=1",
          "RV_NCCL_TIMEOUT=1801 TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC=1 "
-         "DEEPSPEED_TIMEOUT=5"},
+         "DEEPSPEED_TIMEOUT=5",
+         "+RV_NCCL_TIMEOUT=1801"},
         {1, "",
          "RV_NCCL_TIMEOUT=1 TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC=480 "
-         "DEEPSPEED_TIMEOUT=1"},
+         "DEEPSPEED_TIMEOUT=1",
+         "+RV_NCCL_TIMEOUT=1+TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC=480"
+         "+DEEPSPEED_TIMEOUT=1"},
+        /* an outer step's gives way, all three of it */
+        {600,
+         "RV_STEP=12.1 RV_NCCL_TIMEOUT=1800 DEEPSPEED_TIMEOUT=30 "
+         "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC=1800 RV_SET=RANK=0"
+         "+TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC=1800+DEEPSPEED_TIMEOUT=30",
+         "RV_NCCL_TIMEOUT=600 TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC=600 "
+         "DEEPSPEED_TIMEOUT=10",
+         "+RV_NCCL_TIMEOUT=600+TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC=600"
+         "+DEEPSPEED_TIMEOUT=10"},
     };
 
     for (size_t i = 0; i < LENGTH (v); i++) {
         struct rank_env_in in = base;
         struct env env;
-        char want[512];
+        char want[1024];
 
         in.nccl_timeout_s = v[i].t;
         fill (&env, v[i].before);
         assert_int_equal (rank_env (&in, env_get, env_set, &env), 0);
-        snprintf (want, sizeof (want), RANKS "OMP_NUM_THREADS=4 %s",
-                  v[i].after);
+        snprintf (want, sizeof (want),
+                  RANKS "OMP_NUM_THREADS=4 %s RV_SET=RANK=5" OMP4 "%s",
+                  v[i].after, v[i].set);
         assert_env (&env, want);
     }
+    (void)state;
+}
+
+/* A launcher's processes share the CPUs: ours gives way, the user's stays. */
+static void threads_anew (void **state)
+{
+    struct rank_env_in in = base;
+    struct env env;
+
+    in.renew_threads = true;
+    fill (&env, "RV_STEP=12.3 OMP_NUM_THREADS=16 "
+                "RV_SET=RANK=5+OMP_NUM_THREADS=16");
+    assert_int_equal (rank_env (&in, env_get, env_set, &env), 0);
+    assert_string_equal (env_get (&env, "OMP_NUM_THREADS"), "4");
+    fill (&env, "RV_STEP=12.3 OMP_NUM_THREADS=16 RV_SET=RANK=5");
+    assert_int_equal (rank_env (&in, env_get, env_set, &env), 0);
+    assert_string_equal (env_get (&env, "OMP_NUM_THREADS"), "16");
     (void)state;
 }
 
@@ -235,7 +316,7 @@ static void set_fails (void **state)
     fill (&env, "");
     rank_env (&in, env_get, env_set, &env);
     last = env.calls;
-    assert_int_equal (last, 11);
+    assert_int_equal (last, 12);
     for (int i = 1; i <= last; i++) {
         fill (&env, "");
         env.fail_at = i;
@@ -297,6 +378,7 @@ int main (void)
         cmocka_unit_test (inherited),
         cmocka_unit_test (master_not_given),
         cmocka_unit_test (timeouts),
+        cmocka_unit_test (threads_anew),
         cmocka_unit_test (set_fails),
         cmocka_unit_test (formula_port),
         cmocka_unit_test (visible),
