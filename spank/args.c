@@ -5,23 +5,15 @@
 #include <stdbool.h>
 #include <string.h>
 
-#define KNOWN "known words: env=off|gpu"
+#define KNOWN "known words: env=off|gpu, health=off|report|drain, nvml=PATH"
 
-/* Words that later releases serve: naming them beats "unknown word". */
-static const char *const later[] = {"conf", "nvml"};
-
-static bool key_is (const char *word, size_t len, const char *key)
-{
-    return len == strlen (key) && strncmp (word, key, len) == 0;
-}
-
-static int parse_env (const char *value, enum args_env *ret,
+static int parse_env (const char *value, struct plugin_args *args,
                       struct rv_error *err)
 {
     if (strcmp (value, "off") == 0)
-        *ret = ARGS_ENV_OFF;
+        args->env = ARGS_ENV_OFF;
     else if (strcmp (value, "gpu") == 0)
-        *ret = ARGS_ENV_GPU;
+        args->env = ARGS_ENV_GPU;
     else
         return error_set (err, RV_EINVAL,
                           "env='%s' is not a value of env; use off or gpu",
@@ -29,28 +21,73 @@ static int parse_env (const char *value, enum args_env *ret,
     return RV_OK;
 }
 
+static int parse_health (const char *value, struct plugin_args *args,
+                         struct rv_error *err)
+{
+    if (strcmp (value, "off") == 0)
+        args->health = ARGS_HEALTH_OFF;
+    else if (strcmp (value, "report") == 0)
+        args->health = ARGS_HEALTH_REPORT;
+    else if (strcmp (value, "drain") == 0)
+        args->health = ARGS_HEALTH_DRAIN;
+    else
+        return error_set (err, RV_EINVAL,
+                          "health='%s' is not a value of health; use off, "
+                          "report or drain",
+                          value);
+    return RV_OK;
+}
+
+static int parse_nvml (const char *value, struct plugin_args *args,
+                       struct rv_error *err)
+{
+    if (value[0] != '/')
+        return error_set (err, RV_EINVAL,
+                          "nvml='%s' is no absolute path; write one, such as "
+                          "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1",
+                          value);
+    args->nvml = value;
+    return RV_OK;
+}
+
+/* Words that later releases serve: naming them beats "unknown word". */
+static int parse_later (const char *value, struct plugin_args *args,
+                        struct rv_error *err)
+{
+    (void)value;
+    (void)args;
+    return error_set (err, RV_ENOTSUP,
+                      "'conf=' is not served yet; take it out");
+}
+
+static const struct word {
+    const char *key;
+    int (*parse) (const char *value, struct plugin_args *args,
+                  struct rv_error *err);
+} words[] = {
+    {"env", parse_env},
+    {"health", parse_health},
+    {"nvml", parse_nvml},
+    {"conf", parse_later},
+};
+
+#define N_WORDS (sizeof (words) / sizeof (words[0]))
+
 static int parse_word (const char *word, struct plugin_args *args,
-                       bool *seen_env, struct rv_error *err)
+                       bool seen[N_WORDS], struct rv_error *err)
 {
     size_t len = strcspn (word, "=");
-    const char *value = word[len] ? word + len + 1 : NULL;
 
-    if (value && key_is (word, len, "env")) {
-        if (*seen_env)
-            return error_set (err, RV_EINVAL, "env= stands twice; keep one");
-        *seen_env = true;
-        return parse_env (value, &args->env, err);
+    for (size_t i = 0; word[len] && i < N_WORDS; i++) {
+        if (len != strlen (words[i].key)
+            || strncmp (word, words[i].key, len) != 0)
+            continue;
+        if (seen[i])
+            return error_set (err, RV_EINVAL, "%s= stands twice; keep one",
+                              words[i].key);
+        seen[i] = true;
+        return words[i].parse (word + len + 1, args, err);
     }
-    /* health=off asks for what happens anyway. */
-    if (strcmp (word, "health=off") == 0)
-        return RV_OK;
-    if (value && key_is (word, len, "health"))
-        return error_set (err, RV_ENOTSUP,
-                          "'%s' is not served yet; use health=off", word);
-    for (size_t i = 0; i < sizeof (later) / sizeof (later[0]); i++)
-        if (value && key_is (word, len, later[i]))
-            return error_set (err, RV_ENOTSUP,
-                              "'%s=' is not served yet; take it out", later[i]);
     return error_set (err, RV_EINVAL, "unknown word '%s'; " KNOWN, word);
 }
 
@@ -58,10 +95,10 @@ int args_parse (int argc, char *const *argv, struct plugin_args *ret,
                 struct rv_error *err)
 {
     struct plugin_args args = {.env = ARGS_ENV_OFF};
-    bool seen_env = false;
+    bool seen[N_WORDS] = {false};
 
     for (int i = 0; i < argc; i++) {
-        int rc = parse_word (argv[i], &args, &seen_env, err);
+        int rc = parse_word (argv[i], &args, seen, err);
 
         if (rc)
             return rc;

@@ -13,8 +13,17 @@ enum args_env {
     ARGS_ENV_GPU, /* and in every step that has GPUs */
 };
 
+enum args_health {
+    ARGS_HEALTH_OFF,    /* no check (default) */
+    ARGS_HEALTH_REPORT, /* before and after a job with GPUs, into the log */
+    ARGS_HEALTH_DRAIN,  /* and drain the node where it is unfit */
+};
+
 struct plugin_args {
     enum args_env env;
+    enum args_health health;
+    const char *nvml; /* path of the library, NULL = where the loader finds it;
+                         points into argv */
 };
 
 /* args_parse - read the words of one plugstack line.

@@ -27,4 +27,8 @@ int stepd_option (enum option option, const char *value);
 /* in the forked child of each task, as the user, just before execve */
 int stepd_task_init (spank_t sp);
 
+/* slurmstepd as slurmd's job script, before and after a job on a node: as
+ * root. Checks the node's health where plugstack.conf asks for it. */
+int script_check (int argc, char **argv);
+
 #endif

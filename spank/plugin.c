@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * plugin.c - the hooks of spank_rv.so; each goes to the file of its context
  *
- * Prolog, epilog and slurmd load the plugin too, and nothing is done there. */
+ * slurmd loads the plugin too, and nothing is done there. */
 #include "ctx.h"
 
 SPANK_PLUGIN (rv, 1)
@@ -47,4 +47,17 @@ int slurm_spank_task_init (spank_t sp, int argc, char **argv)
     (void)argc;
     (void)argv;
     return stepd_task_init (sp);
+}
+
+/* Called by slurmd's own child, around a job. */
+int slurm_spank_job_prolog (spank_t sp, int argc, char **argv)
+{
+    (void)sp;
+    return script_check (argc, argv);
+}
+
+int slurm_spank_job_epilog (spank_t sp, int argc, char **argv)
+{
+    (void)sp;
+    return script_check (argc, argv);
 }

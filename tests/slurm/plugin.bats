@@ -243,7 +243,7 @@ write 90s or 30m" sbatch --rv-nccl-timeout=5ms --wrap true
         >"$RVT/slurm.conf"
     : >"$RVT/none"
     local w
-    for w in verbose env=on nvml=/x health=drain conf=/etc/rv/rv.conf; do
+    for w in verbose env=on nvml=x health=on conf=/etc/rv/rv.conf; do
         sed "s,\$, $w," "$RVT/plugstack.saved" >"$PLUGSTACK"
         run_srun -n1 true
         [ "$status" = 1 ]

@@ -28,9 +28,14 @@ static const struct bad bad[] = {
     {{"env=gpu", "env=off"}, RV_EINVAL, "twice"},
     {{"env=gpu", "oops=1"}, RV_EINVAL, "unknown word 'oops=1'"},
     {{"conf=/etc/rv/rv.conf"}, RV_ENOTSUP, "'conf=' is not served yet"},
-    {{"nvml=/usr/lib/libnvidia-ml.so.1"}, RV_ENOTSUP, "'nvml=' is not"},
-    {{"health=report"}, RV_ENOTSUP, "'health=report' is not served yet"},
-    {{"health=drain"}, RV_ENOTSUP, "use health=off"},
+    {{"nvml"}, RV_EINVAL, "unknown word 'nvml'"},
+    {{"nvml="}, RV_EINVAL, "nvml='' is no absolute path"},
+    {{"nvml=lib/libnvidia-ml.so.1"}, RV_EINVAL, "is no absolute path"},
+    {{"nvml=/a", "nvml=/a"}, RV_EINVAL, "nvml= stands twice"},
+    {{"health"}, RV_EINVAL, "unknown word 'health'"},
+    {{"health="}, RV_EINVAL, "use off, report or drain"},
+    {{"health=on"}, RV_EINVAL, "health='on' is not a value"},
+    {{"health=drain", "health=report"}, RV_EINVAL, "health= stands twice"},
 };
 
 static int parse (const char *const *words, struct plugin_args *ret,
@@ -66,6 +71,8 @@ static void accepted (void **state)
     const char *const none[3] = {0};
     const char *const off[3] = {"env=off"};
     const char *const gpu[3] = {"health=off", "env=gpu"};
+    const char *const report[3] = {"health=report"};
+    const char *const drain[3] = {"nvml=/opt/a=b.so", "health=drain"};
     struct plugin_args args;
 
     (void)state;
@@ -75,6 +82,14 @@ static void accepted (void **state)
     assert_int_equal (args.env, ARGS_ENV_OFF);
     assert_int_equal (parse (gpu, &args, NULL), RV_OK);
     assert_int_equal (args.env, ARGS_ENV_GPU);
+    assert_int_equal (args.health, ARGS_HEALTH_OFF);
+    assert_null (args.nvml);
+    assert_int_equal (parse (report, &args, NULL), RV_OK);
+    assert_int_equal (args.env, ARGS_ENV_OFF);
+    assert_int_equal (args.health, ARGS_HEALTH_REPORT);
+    assert_int_equal (parse (drain, &args, NULL), RV_OK);
+    assert_int_equal (args.health, ARGS_HEALTH_DRAIN);
+    assert_string_equal (args.nvml, "/opt/a=b.so");
 }
 
 int main (void)

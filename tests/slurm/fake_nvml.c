@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * fake_nvml.c - a libnvidia-ml.so.1 whose cards stand in a text file
+ *
+ *   cc -shared -fPIC -DFAKE_STATE='"/path"' -o libnvidia-ml.so.1 fake_nvml.c
+ *
+ * FAKE_STATE is read by nvmlInit_v2, a word a line:
+ *   hang | crash | fail=CODE     what nvmlInit_v2 does
+ *   stop=PID                     it sends SIGSTOP there
+ *   gpu                          one card more; what follows is of it
+ *   ecc=N failed pending pages lost reset mig pid=N
+ * Cards without a word are healthy, have minor numbers from 0 and buses
+ * 00000000:10:00.0, 00000000:11:00.0 ... Missing files are no cards. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { OK = 0, NOT_SUPPORTED = 3, LOST = 15, RESET = 16 };
+
+struct card {
+    unsigned index;
+    unsigned long long ecc;
+    int failed, pending, pages, lost, reset, mig;
+    unsigned pid;
+};
+
+struct pci {
+    char legacy[16];
+    unsigned domain, bus, device, device_id, subsystem_id;
+    char bus_id[32];
+};
+
+struct process {
+    unsigned pid;
+    unsigned long long memory;
+    unsigned gpu_instance, compute_instance;
+};
+
+static struct card cards[16];
+static unsigned n_cards;
+
+static int read_word (const char *word)
+{
+    struct card *c = n_cards ? &cards[n_cards - 1] : NULL;
+
+    if (strcmp (word, "hang") == 0)
+        for (;;)
+            pause ();
+    if (strcmp (word, "crash") == 0)
+        raise (SIGSEGV);
+    if (strncmp (word, "fail=", 5) == 0)
+        return (int)strtol (word + 5, NULL, 10);
+    if (strncmp (word, "stop=", 5) == 0)
+        return kill ((pid_t)strtol (word + 5, NULL, 10), SIGSTOP);
+    if (strcmp (word, "gpu") == 0 && n_cards < 16) {
+        cards[n_cards].index = n_cards;
+        n_cards++;
+    } else if (!c) {
+        abort ();
+    } else if (strncmp (word, "ecc=", 4) == 0) {
+        c->ecc = strtoull (word + 4, NULL, 10);
+    } else if (strncmp (word, "pid=", 4) == 0) {
+        c->pid = (unsigned)strtoul (word + 4, NULL, 10);
+    } else {
+        c->failed |= strcmp (word, "failed") == 0;
+        c->pending |= strcmp (word, "pending") == 0;
+        c->pages |= strcmp (word, "pages") == 0;
+        c->lost |= strcmp (word, "lost") == 0;
+        c->reset |= strcmp (word, "reset") == 0;
+        c->mig |= strcmp (word, "mig") == 0;
+    }
+    return OK;
+}
+
+int nvmlInit_v2 (void)
+{
+    FILE *f = fopen (FAKE_STATE, "re");
+    char word[64];
+    int rc = OK;
+
+    n_cards = 0;
+    memset (cards, 0, sizeof (cards));
+    while (f && rc == OK && fscanf (f, "%63s", word) == 1)
+        rc = read_word (word);
+    if (f)
+        fclose (f);
+    return rc;
+}
+
+const char *nvmlErrorString (int rc)
+{
+    return rc == 9 ? "Driver Not Loaded" : "Error";
+}
+
+int nvmlDeviceGetCount_v2 (unsigned *n)
+{
+    *n = n_cards;
+    return OK;
+}
+
+int nvmlDeviceGetHandleByIndex_v2 (unsigned index, void **dev)
+{
+    *dev = &cards[index];
+    return cards[index].lost ? LOST : OK;
+}
+
+int nvmlDeviceGetPciInfo_v3 (void *dev, struct pci *pci)
+{
+    const struct card *c = dev;
+
+    snprintf (pci->bus_id, sizeof (pci->bus_id), "00000000:%02X:00.0",
+              0x10 + c->index);
+    return OK;
+}
+
+int nvmlDeviceGetMinorNumber (void *dev, unsigned *minor)
+{
+    *minor = ((const struct card *)dev)->index;
+    return OK;
+}
+
+int nvmlDeviceGetMigMode (void *dev, unsigned *current, unsigned *pending)
+{
+    *current = *pending = (unsigned)((const struct card *)dev)->mig;
+    return OK;
+}
+
+int nvmlDeviceGetTotalEccErrors (void *dev, int type, int counter,
+                                 unsigned long long *n)
+{
+    const struct card *c = dev;
+
+    *n = type == 1 && counter == 0 ? c->ecc : 1000000;
+    return c->reset ? RESET : OK;
+}
+
+int nvmlDeviceGetRemappedRows (void *dev, unsigned *correctable,
+                               unsigned *uncorrectable, unsigned *pending,
+                               unsigned *failed)
+{
+    const struct card *c = dev;
+
+    *correctable = *uncorrectable = 3;
+    *pending = (unsigned)c->pending;
+    *failed = (unsigned)c->failed;
+    return OK;
+}
+
+int nvmlDeviceGetRetiredPagesPendingStatus (void *dev, int *pending)
+{
+    const struct card *c = dev;
+
+    *pending = c->pages;
+    return c->pages ? OK : NOT_SUPPORTED;
+}
+
+int nvmlDeviceGetComputeRunningProcesses_v3 (void *dev, unsigned *n,
+                                             struct process *process)
+{
+    const struct card *c = dev;
+
+    *n = c->pid != 0;
+    if (c->pid)
+        *process = (struct process){c->pid, 1 << 20, ~0u, ~0u};
+    return OK;
+}
