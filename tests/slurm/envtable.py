@@ -13,6 +13,7 @@
 # RV_HEAD_ADDR, OMP_NUM_THREADS, RV_NCCL_TIMEOUT, RV_PLUGIN, RV_SET. A WORD changes
 # that for its line, or for all:
 #   NAME=VALUE   this value instead
+#   NAME=*       some value
 #   -NAME        not set
 #   job=N step=N rows of this job and step; else as SLURM_JOB_ID, SLURM_STEP_ID
 #   opt:NAME=V   the option as Slurm hands it from a job to its steps
@@ -111,6 +112,12 @@ def finish(want, env):
 
 def differences(where, want, have):
     for name in sorted(want.keys() | have.keys()):
+        if want.get(name) == "*" and name in have:
+            continue
+        if name == "RV_SET" and name in want and name in have:
+            # a set of words
+            if sorted(want[name].split()) == sorted(have[name].split()):
+                continue
         if want.get(name) != have.get(name):
             yield (
                 f"{where}: {name}: want {want.get(name)},"
