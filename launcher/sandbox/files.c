@@ -76,10 +76,21 @@ static void put_policy (FILE *f, const struct sandbox *sb)
              "TCPTimeout=10\n",
              sb->pmix ? "pmix" : "none", sb->cgroup ? "cgroup" : "linuxproc",
              sb->cgroup ? "cgroup" : "none");
-    if (sb->gpus)
+    if (sb->gpus || sb->mig)
         fputs ("GresTypes=gpu\n", f);
     if (needs_map (sb))
         fprintf (f, "TaskProlog=%s/task-prolog\n", sb->dir);
+}
+
+/* " Gres=gpu:a100:2,gpu:1g.10gb:1" of one node. */
+static void put_gres (FILE *f, const struct sandbox *sb, int k)
+{
+    int gpus = sandbox_share (sb, k), slices = sandbox_slices (sb, k);
+
+    if (gpus)
+        fprintf (f, " Gres=gpu:%s:%d", sb->type, gpus);
+    if (slices)
+        fprintf (f, "%sgpu:" SANDBOX_MIG ":%d", gpus ? "," : " Gres=", slices);
 }
 
 char *files_slurm_conf (const struct sandbox *sb, const struct files_site *site)
@@ -105,8 +116,7 @@ char *files_slurm_conf (const struct sandbox *sb, const struct files_site *site)
                  "Port=%d CPUs=%d Boards=1 SocketsPerBoard=1 "
                  "CoresPerSocket=%d ThreadsPerCore=1 RealMemory=%ld",
                  k, sb->port[k], sb->cpus, sb->cpus, mem);
-        if (sandbox_share (sb, k))
-            fprintf (f, " Gres=gpu:%s:%d", sb->type, sandbox_share (sb, k));
+        put_gres (f, sb, k);
         fputs (" State=UNKNOWN\n", f);
     }
     fprintf (f,
@@ -114,6 +124,42 @@ char *files_slurm_conf (const struct sandbox *sb, const struct files_site *site)
              "State=UP\n",
              sb->nodes);
     return fclose (f) ? NULL : text;
+}
+
+/* A slice has three devices: its card, its GPU instance and its compute
+ * instance, numbered as NVIDIA's driver does (mig-minors: 135 for a card, 9 for
+ * each of its GPU instances, of which seven small ones are 7 to 13). */
+#define CARD_CAPS     135
+#define INSTANCE_CAPS 9
+#define FIRST_CAP     3
+#define FIRST_1G      7
+
+struct slice {
+    int card, gi_cap, ci_cap;
+};
+
+static struct slice slice_of (const struct sandbox *sb, int k, int i)
+{
+    int card = sandbox_card (sb, k) + i / SANDBOX_MIG_CARD;
+    int gi = FIRST_1G + i % SANDBOX_MIG_CARD;
+    int cap = FIRST_CAP + CARD_CAPS * card + INSTANCE_CAPS * gi;
+
+    return (struct slice){card, cap, cap + 1};
+}
+
+static void put_slices (FILE *f, const struct sandbox *sb, int k)
+{
+    for (int i = 0; i < sandbox_slices (sb, k); i++) {
+        struct slice s = slice_of (sb, k, i);
+        char dev[SANDBOX_MAX_DIR + 32];
+
+        snprintf (dev, sizeof (dev), "%s/n%d/dev", sb->dir, k);
+        fprintf (f,
+                 "NodeName=n%d Name=gpu Type=" SANDBOX_MIG
+                 " MultipleFiles=%s/nvidia%d,%s/nvidia-caps/nvidia-cap%d,"
+                 "%s/nvidia-caps/nvidia-cap%d\n",
+                 k, dev, s.card, dev, s.gi_cap, dev, s.ci_cap);
+    }
 }
 
 char *files_gres_conf (const struct sandbox *sb)
@@ -127,13 +173,13 @@ char *files_gres_conf (const struct sandbox *sb)
     for (int k = 1; k <= sb->nodes; k++) {
         int n = sandbox_share (sb, k), first = sandbox_first (sb, k);
 
-        if (!n)
-            continue;
-        fprintf (f, "NodeName=n%d Name=gpu Type=%s File=", k, sb->type);
-        if (sb->real_gpus)
+        if (n)
+            fprintf (f, "NodeName=n%d Name=gpu Type=%s File=", k, sb->type);
+        if (n && sb->real_gpus)
             fprintf (f, "/dev/nvidia[%d-%d]\n", first, first + n - 1);
-        else
+        else if (n)
             fprintf (f, "%s/n%d/dev/gpu[0-%d]\n", sb->dir, k, n - 1);
+        put_slices (f, sb, k);
     }
     return fclose (f) ? NULL : text;
 }
@@ -259,6 +305,37 @@ static bool make_gpu (const struct sandbox *sb, int index, const char *name)
            && !chmod (name, 0666);
 }
 
+static int make_slice_file (const struct sandbox *sb, int k, int minor,
+                            const char *name, struct rv_error *err)
+{
+    char path[SANDBOX_MAX_DIR + 96];
+
+    snprintf (path, sizeof (path), "%s/n%d/dev/%s", sb->dir, k, name);
+    if (!make_gpu (sb, minor, path) && errno != EEXIST)
+        return error_set (err, RV_EIO, "%s: %s", path, strerror (errno));
+    return RV_OK;
+}
+
+/* Minors behind those of all whole GPUs: cards first, then what is on them. */
+static int make_slices (const struct sandbox *sb, int k, struct rv_error *err)
+{
+    int rc = RV_OK;
+
+    for (int i = 0; !rc && i < sandbox_slices (sb, k); i++) {
+        struct slice s = slice_of (sb, k, i);
+        int caps = sb->gpus + SANDBOX_MAX_GPUS;
+        char name[48];
+
+        snprintf (name, sizeof (name), "nvidia%d", s.card);
+        rc = make_slice_file (sb, k, sb->gpus + s.card, name, err);
+        snprintf (name, sizeof (name), "nvidia-caps/nvidia-cap%d", s.gi_cap);
+        rc = rc ? rc : make_slice_file (sb, k, caps + s.gi_cap, name, err);
+        snprintf (name, sizeof (name), "nvidia-caps/nvidia-cap%d", s.ci_cap);
+        rc = rc ? rc : make_slice_file (sb, k, caps + s.ci_cap, name, err);
+    }
+    return rc;
+}
+
 static int make_gpus (const struct sandbox *sb, int k, struct rv_error *err)
 {
     for (int i = 0; i < sandbox_share (sb, k); i++) {
@@ -273,16 +350,19 @@ static int make_gpus (const struct sandbox *sb, int k, struct rv_error *err)
 
 static int make_node (const struct sandbox *sb, int k, struct rv_error *err)
 {
-    static const char *const sub[] = {"", "/spool", "/tmp", "/dev"};
+    static const char *const sub[] = {"", "/spool", "/tmp", "/dev",
+                                      "/dev/nvidia-caps"};
     int rc = RV_OK;
 
     for (size_t i = 0; !rc && i < sizeof (sub) / sizeof (sub[0]); i++) {
-        char name[32];
+        char name[48];
 
         snprintf (name, sizeof (name), "n%d%s", k, sub[i]);
         rc = make_folder (sb, name, err);
     }
-    return rc || sb->real_gpus ? rc : make_gpus (sb, k, err);
+    if (!rc && !sb->real_gpus)
+        rc = make_gpus (sb, k, err);
+    return rc ? rc : make_slices (sb, k, err);
 }
 
 static int put_key (const struct sandbox *sb, struct rv_error *err)

@@ -28,7 +28,8 @@ struct options {
 };
 
 static const char usage[] =
-    "Usage: rv sandbox up [--nodes N] [--gpus N] [--cpus N] [--type T]\n"
+    "Usage: rv sandbox up [--nodes N] [--gpus N] [--mig N] [--cpus N] [--type "
+    "T]\n"
     "                     [--made-up] [--no-plugin] [--cgroup] [--dir D] "
     "[--json]\n"
     "       rv sandbox down|status|env [--dir D] [--json]\n"
@@ -41,6 +42,8 @@ static const char usage[] =
     "\n"
     "  --nodes N    virtual nodes n1..nN (2)\n"
     "  --gpus N     GPUs of all nodes together (4, or the machine's own)\n"
+    "  --mig N      MIG slices of type " SANDBOX_MIG
+    ", made up like the GPUs (0)\n"
     "  --cpus N     CPUs a node claims (its share, at least one a GPU)\n"
     "  --type T     type of the GPUs (a100, or the machine's own)\n"
     "  --made-up    no real GPUs even where there are some\n"
@@ -85,6 +88,8 @@ static json_t *sandbox_json (const char *dir, const char *state,
                          sb ? json_integer (sb->nodes) : json_null ());
     json_object_set_new (all, "gpus",
                          sb ? json_integer (sb->gpus) : json_null ());
+    json_object_set_new (all, "mig",
+                         sb ? json_integer (sb->mig) : json_null ());
     json_object_set_new (all, "cpus_per_node",
                          sb ? json_integer (sb->cpus) : json_null ());
     json_object_set_new (all, "gpu_type",
@@ -124,6 +129,9 @@ static void print_shape (const struct sandbox *sb)
                 sb->type, sb->gpus > 1 ? "s" : "");
     else
         printf ("no GPUs");
+    if (sb->mig)
+        printf (", %d made-up " SANDBOX_MIG " slice%s", sb->mig,
+                sb->mig > 1 ? "s" : "");
     printf (", %s, %s%s", sb->pmix ? "PMIx" : "no PMIx",
             sb->plugin ? "plugin" : "no plugin",
             sb->cgroup ? ", control groups" : "");
@@ -465,8 +473,11 @@ static int take_option (struct cmd_ctx *ctx, int c, struct options *opts)
         opts->dir = optarg;
         return CMD_OK;
     case OPT_MIG:
-        return cmd_fail (ctx, CMD_UNMET, "--gpus makes whole ones",
-                         "cannot make MIG slices: this version has none");
+        if (!strcmp (optarg, "0")) {
+            opts->wish.mig = 0;
+            return CMD_OK;
+        }
+        return take_count (ctx, "mig", SANDBOX_MAX_GPUS, &opts->wish.mig);
     case OPT_MADE_UP:
         opts->wish.made_up = true;
         return CMD_OK;

@@ -28,9 +28,29 @@ void sandbox_fini (struct sandbox *sb)
     memset (sb, 0, sizeof (*sb));
 }
 
+static int share (const struct sandbox *sb, int total, int k)
+{
+    return total / sb->nodes + (k <= total % sb->nodes);
+}
+
 int sandbox_share (const struct sandbox *sb, int k)
 {
-    return sb->gpus / sb->nodes + (k <= sb->gpus % sb->nodes);
+    return share (sb, sb->gpus, k);
+}
+
+int sandbox_slices (const struct sandbox *sb, int k)
+{
+    return share (sb, sb->mig, k);
+}
+
+int sandbox_card (const struct sandbox *sb, int k)
+{
+    int card = 0;
+
+    for (int i = 1; i < k; i++)
+        card +=
+            (sandbox_slices (sb, i) + SANDBOX_MIG_CARD - 1) / SANDBOX_MIG_CARD;
+    return card;
 }
 
 int sandbox_first (const struct sandbox *sb, int k)
@@ -85,14 +105,15 @@ int sandbox_save (const struct sandbox *sb, struct rv_error *err)
         json_array_append_new (daemons, daemon_to_json (&sb->daemon[i]));
     for (int i = 0; i <= sb->nodes; i++)
         json_array_append_new (ports, json_integer (sb->port[i]));
-    all = json_pack (
-        "{s:s, s:s, s:s, s:s, s:s?, s:i, s:i, s:i, s:b, s:b, s:b, s:b, s:o, "
-        "s:o}",
-        "schema", SCHEMA, "cluster", sb->cluster, "boot_id", sb->boot_id,
-        "type", sb->type, "plugin", sb->plugin, "nodes", sb->nodes, "gpus",
-        sb->gpus, "cpus", sb->cpus, "real_gpus", sb->real_gpus, "pmix",
-        sb->pmix, "cgroup", sb->cgroup, "ready", sb->ready, "ports", ports,
-        "daemons", daemons);
+    all = json_pack ("{s:s, s:s, s:s, s:s, s:s?, s:i, s:i, s:i, s:i, s:b, s:b, "
+                     "s:b, s:b, s:o, "
+                     "s:o}",
+                     "schema", SCHEMA, "cluster", sb->cluster, "boot_id",
+                     sb->boot_id, "type", sb->type, "plugin", sb->plugin,
+                     "nodes", sb->nodes, "gpus", sb->gpus, "mig", sb->mig,
+                     "cpus", sb->cpus, "real_gpus", sb->real_gpus, "pmix",
+                     sb->pmix, "cgroup", sb->cgroup, "ready", sb->ready,
+                     "ports", ports, "daemons", daemons);
     if (all)
         text = json_dumps (all, JSON_INDENT (2));
     if (path && text)
@@ -138,14 +159,15 @@ static int from_json (struct sandbox *sb, json_t *all)
     json_t *ports, *daemons, *plugin, *one;
     size_t i;
 
-    if (json_unpack (all,
-                     "{s:s, s:s, s:s, s:s, s:o, s:i, s:i, s:i, s:b, s:b, s:b, "
-                     "s:b, s:o, s:o}",
-                     "schema", &schema, "cluster", &cluster, "boot_id",
-                     &boot_id, "type", &type, "plugin", &plugin, "nodes",
-                     &sb->nodes, "gpus", &sb->gpus, "cpus", &sb->cpus,
-                     "real_gpus", &real_gpus, "pmix", &pmix, "cgroup", &cgroup,
-                     "ready", &ready, "ports", &ports, "daemons", &daemons)
+    if (json_unpack (
+            all,
+            "{s:s, s:s, s:s, s:s, s:o, s:i, s:i, s:i, s:i, s:b, s:b, s:b, "
+            "s:b, s:o, s:o}",
+            "schema", &schema, "cluster", &cluster, "boot_id", &boot_id, "type",
+            &type, "plugin", &plugin, "nodes", &sb->nodes, "gpus", &sb->gpus,
+            "mig", &sb->mig, "cpus", &sb->cpus, "real_gpus", &real_gpus, "pmix",
+            &pmix, "cgroup", &cgroup, "ready", &ready, "ports", &ports,
+            "daemons", &daemons)
         || strcmp (schema, SCHEMA) || sb->nodes < 1
         || sb->nodes > SANDBOX_MAX_NODES)
         return RV_EFORMAT;

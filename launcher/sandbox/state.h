@@ -19,6 +19,10 @@ enum {
     SANDBOX_MAX_DAEMONS = SANDBOX_MAX_NODES + 2,
 };
 
+/* What a made-up slice is: a seventh of a card of 80 GB. */
+#define SANDBOX_MIG      "1g.10gb"
+#define SANDBOX_MIG_CARD 7
+
 #define SANDBOX_STATE "sandbox.json"
 /* Marks a folder as ours and is the lock; removed last. */
 #define SANDBOX_MARK ".rv-sandbox"
@@ -38,6 +42,7 @@ struct sandbox {
     char *plugin;  /* path of spank_rv.so; NULL: none, owned */
     int nodes;
     int gpus;                        /* of all nodes; n1 has the first share */
+    int mig;                         /* made-up slices, shared likewise */
     int cpus;                        /* of one node */
     bool real_gpus;                  /* /dev/nvidia*; else made up */
     bool pmix;                       /* MpiDefault=pmix */
@@ -56,6 +61,12 @@ void sandbox_fini (struct sandbox *sb);
  * before it. */
 int sandbox_share (const struct sandbox *sb, int k);
 int sandbox_first (const struct sandbox *sb, int k);
+
+/* sandbox_slices - MIG slices of node [k]; sandbox_card is the number of the
+ * first card that they lie on. Cards have SANDBOX_MIG_CARD slices each, belong
+ * to one node and are counted over all nodes from 0. */
+int sandbox_slices (const struct sandbox *sb, int k);
+int sandbox_card (const struct sandbox *sb, int k);
 
 /* sandbox_add - append a daemon that is not started yet. [argv] is copied.
  * RV_ENOMEM. */

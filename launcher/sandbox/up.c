@@ -79,7 +79,8 @@ static int choose_shape (struct sandbox *sb, const struct site *site,
 {
     int share;
 
-    sb->real_gpus = site->real_gpus > 0 && !wish->made_up && wish->gpus != 0;
+    sb->real_gpus =
+        site->real_gpus > 0 && !wish->made_up && !wish->mig && wish->gpus != 0;
     sb->gpus = wish->gpus >= 0 ? wish->gpus
                : sb->real_gpus ? site->real_gpus
                                : 4;
@@ -92,7 +93,8 @@ static int choose_shape (struct sandbox *sb, const struct site *site,
                           "this machine has %d GPUs, not %d; --made-up serves "
                           "any number of made-up ones",
                           site->real_gpus, sb->gpus);
-    share = sandbox_share (sb, 1);
+    sb->mig = wish->mig;
+    share = sandbox_share (sb, 1) + sandbox_slices (sb, 1);
     sb->cpus = wish->cpus ? wish->cpus : site->cpus / sb->nodes;
     if (!wish->cpus && sb->cpus < share)
         sb->cpus = share; /* one task a GPU must fit */
@@ -469,6 +471,7 @@ static int compare (const struct sandbox *sb, const struct sandbox_wish *wish,
 {
     if ((!wish->nodes || wish->nodes == sb->nodes)
         && (wish->gpus < 0 || wish->gpus == sb->gpus)
+        && (!wish->mig || wish->mig == sb->mig)
         && (!wish->cpus || wish->cpus == sb->cpus)
         && (!wish->type || !strcmp (wish->type, sb->type))
         && !(wish->made_up && sb->real_gpus) && !(wish->no_plugin && sb->plugin)
@@ -476,8 +479,9 @@ static int compare (const struct sandbox *sb, const struct sandbox_wish *wish,
         return RV_OK;
     return error_set (err, RV_EMISMATCH,
                       "one is up in %s with another shape: %d nodes, %d GPUs, "
+                      "%d MIG slices, "
                       "%d CPUs a node%s%s",
-                      sb->dir, sb->nodes, sb->gpus, sb->cpus,
+                      sb->dir, sb->nodes, sb->gpus, sb->mig, sb->cpus,
                       sb->plugin ? "" : ", no plugin",
                       sb->cgroup ? "" : ", no control groups");
 }

@@ -12,6 +12,7 @@
 struct sandbox_wish {
     int nodes;
     int gpus; /* -1: not said */
+    int mig;  /* MIG slices, and then no real GPUs */
     int cpus;
     const char *type;
     bool made_up;   /* no real GPUs even where there are some */

@@ -193,7 +193,7 @@ X
 2|up --frob
 2|down --nodes 2
 2|env --gpus 4
-5|up --mig 2
+2|up --mig x
 X
     run_cmd "$RV" sandbox status --dir "$RVT/no/such"
     [ "$status" = 1 ]
