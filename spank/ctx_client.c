@@ -357,6 +357,8 @@ int client_user_init (spank_t sp)
     if (spank_get_item (sp, S_JOB_ID, &job_id) != ESPANK_SUCCESS
         || spank_get_item (sp, S_JOB_STEPID, &step_id) != ESPANK_SUCCESS)
         return 0;
+    if (off && getenv ("RV_STEP"))
+        unsetenv ("RV_HEAD_ADDR"); /* the outer step's */
     /* An interactive shell would hand it to each step that it starts. */
     if (off || step_id > SLURM_MAX_NORMAL_STEP_ID)
         return 0;

@@ -23,6 +23,7 @@
 #include "plan/duration.h"
 #include "plan/hostlist.h"
 #include "plan/rank_env.h"
+#include "wish.h"
 
 static struct plugin_args args;
 static uint32_t node_cpus;    /* before Slurm bound anything */
@@ -114,6 +115,23 @@ static bool is_ours (struct task *t)
         return true;
     gpus = task_get (t, "SLURM_STEP_GPUS");
     return args.env == ARGS_ENV_GPU && gpus && gpus[0];
+}
+
+/* hand_on_off - a job's options stand in the task's environment, for the steps
+ * that it starts; with a step's --rv-env=off beside them those are off too, and
+ * rv-exec does not miss the plugin. */
+static void hand_on_off (struct task *t)
+{
+    static const char prefix[] = WISH_OPTION_ENV;
+    char **env = NULL;
+
+    if (spank_get_item (t->sp, S_JOB_ENV, &env) != ESPANK_SUCCESS)
+        return;
+    for (; env && *env; env++)
+        if (strncmp (*env, prefix, sizeof (prefix) - 1) == 0) {
+            task_set (t, WISH_OPTION_ENV "rv_env", "off");
+            return;
+        }
 }
 
 static uint32_t item (spank_t sp, spank_item_t which, const char *what)
@@ -248,6 +266,8 @@ int stepd_task_init (spank_t sp)
     bool het;
 
     t.sp = sp;
+    if (off)
+        hand_on_off (&t);
     if (!is_ours (&t))
         return 0;
     het = place (&t, &in);

@@ -194,6 +194,37 @@ static void explain_timeout (void)
                                              : ", in seconds");
 }
 
+/* Was the plugin asked for, where the step came from? srun's half leaves
+ * RV_HEAD_ADDR, a job's options stand in the environment of its steps. */
+static bool plugin_expected (void)
+{
+    static const char option[] = "SLURM_SPANK__SLURM_SPANK_OPTION_rv_";
+    const char *off = getenv ("SLURM_SPANK__SLURM_SPANK_OPTION_rv_rv_env");
+
+    if (off && !strcmp (off, "off"))
+        return false;
+    for (char **e = environ; *e; e++)
+        if (!strncmp (*e, option, sizeof (option) - 1))
+            return true;
+    return getenv ("RV_HEAD_ADDR") != NULL;
+}
+
+/* Slurm runs a step on a node without the plugin and tells only slurmd's log.
+ * RV_PLUGIN is the plugin's mark in this very step. One rank of the node says
+ * it. */
+static void miss_plugin (const struct rank *r)
+{
+    if (r->id.local_rank != 0 || !strcmp (r->boot, "single")
+        || (getenv ("RV_PLUGIN") && !is_stale (r)) || !plugin_expected ())
+        return;
+    log_line (LOG_WARN,
+              "spank_rv.so did not run on %s, and an --rv option was given: "
+              "the file or its line in plugstack.conf is missing there; "
+              "rv-exec sets RANK and the rest, but no deadline and no device "
+              "(rv doctor lists such nodes)",
+              log_node ());
+}
+
 /* The ranks differ, or the step does not suit the command. Rank 0 says it and
  * ends the step; the others leave it time to. */
 static int refuse (const struct rank *r, rv_job_t *job, const char *why)
@@ -231,6 +262,7 @@ static int join (struct rank *r)
         log_line (LOG_INFO, "boot %s, %u ranks on %u nodes%s%s", r->boot,
                   r->size, r->nodes, *rv_job_boot_note (job) ? "; " : "",
                   rv_job_boot_note (job));
+    miss_plugin (r);
     launch = launch_of (r);
     if (r->id.rank == 0) {
         explain_timeout ();

@@ -414,3 +414,57 @@ X
     [ -s "$RVT/with" ]
     diff "$RVT/with" "$RVT/without"
 }
+
+@test "the plugin is not on the login node" {
+    run_cmd env SLURM_CONF="$NOPLUGIN" srun --rv-gpu=2 true
+    [ "$status" != 0 ]
+    [[ $output = *"unrecognized option '--rv-gpu=2'"* ]]
+    # rv asks Slurm with Slurm's own words
+    way env SLURM_CONF="$NOPLUGIN" "$RV" run -f -g 2 -- "$W" a
+    [ "$(cat "$RVT"/env/a.* | tr '\0' '\n' | grep -E '^(LOCAL_)?RANK=' | sort)" = \
+        'LOCAL_RANK=0
+LOCAL_RANK=1
+RANK=0
+RANK=1' ]
+}
+
+@test "the plugin is on no compute node: Slurm runs the job, rv-exec says it" {
+    local with=$RVT/with.conf exec=$RV_BUILD/rv-exec
+    sed "s,^PlugStackConfig=.*,PlugStackConfig=$RVT/plugstack.saved," \
+        "$SLURM_CONF" >"$with"
+    cp "$RVT/none" "$PLUGSTACK"
+    said() { grep -c "^rv\[rank $1 on $2\]: spank_rv.so did not run on $2, " \
+        <<<"$output"; }
+    # once a node, and the ranks have their variables
+    way env SLURM_CONF="$with" srun -N2 --ntasks-per-node=2 --rv-gpu=4 \
+        "$exec" "$W" a
+    [ "$(said 0 n1)$(said 2 n2)" = 11 ]
+    [ "$(grep -c spank_rv.so <<<"$output")" = 2 ]
+    [ "$(cat "$RVT"/env/a.* | tr '\0' '\n' | grep -c '^WORLD_SIZE=4$')" = 4 ]
+    # a job's options: no srun of its nodes knows the plugin either
+    SLURM_CONF=$with way sbatch --parsable -o "$RVT/out-%j" -n1 \
+        --rv-nccl-timeout=30m --wrap "SLURM_CONF=$SLURM_CONF srun $exec true"
+    wait_job "$output" COMPLETED
+    [ "$(grep -c 'spank_rv.so did not run on n1' "$RVT/out-$output")" = 1 ]
+    # bare srun cannot tell
+    way env SLURM_CONF="$with" srun -n1 --rv-env=on "$W" b
+    none b 1 RV_HEAD_ADDR=127.0.0.1
+    # nobody asked for it: nothing is missed
+    way srun -n1 "$exec" true
+    [ -z "$output" ]
+    way env RV_REQUEST_DIR=/r srun -n1 "$exec" true
+    [ -z "$output" ]
+}
+
+@test "rv-exec misses no plugin that did run, or was switched off" {
+    local exec=$RV_BUILD/rv-exec
+    way srun -N2 --rv-gpu=4 "$exec" true
+    [ -z "$output" ]
+    way srun -n1 --rv-gpu=1 --rv-env=off "$exec" true
+    [ -z "$output" ]
+    job "srun $exec $W on; srun --rv-env=off $exec $W off" -n1 \
+        --rv-nccl-timeout=30m
+    ! grep spank_rv "$RVT/out-$JOB"
+    grep -qz '^RV_NCCL_TIMEOUT=1800$' "$RVT"/env/on.0.*
+    grep -qz '^RV_NCCL_TIMEOUT=600$' "$RVT"/env/off.0.*
+}
