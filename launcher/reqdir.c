@@ -28,7 +28,7 @@ static void text_add (struct text *t, const char *s, size_t n)
 {
     if (t->size && !t->buf)
         return;
-    if (t->len + n + 1 > t->size) {
+    if (!t->buf || t->len + n + 1 > t->size) {
         size_t size = (t->len + n + 1) * 2;
         char *buf = realloc (t->buf, size);
 

@@ -208,9 +208,12 @@ static void run_srun (struct doctor_site *site, struct step *step,
     char **env = step_environ (step);
     int status;
 
+    if (!env) {
+        snprintf (step->why, sizeof (step->why), "out of memory");
+        return;
+    }
     opts.env = env;
-    status = env ? proc_run (argv, &opts, &result, &err)
-                 : error_set (&err, RV_ENOMEM, "out of memory");
+    status = proc_run (argv, &opts, &result, &err);
     submit_argv_free (env);
     step->why[0] = '\0';
     if (status == RV_ETIMEDOUT)

@@ -93,7 +93,7 @@ static bool load (struct lib *lib, rv_job_error_t *err)
             dlclose (lib->handle);
             return false;
         }
-        memcpy (sym[i].slot, &p, sizeof (p));
+        *(void **)sym[i].slot = p; /* as dlopen(3) does */
     }
     return true;
 }

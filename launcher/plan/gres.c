@@ -165,11 +165,13 @@ int gres_parse (const char *text, struct gres_list *list, struct rv_error *err)
     for (const char *p = text, *open, *end;; p = end + 1) {
         int rc;
 
-        if (!(end = entry_end (p, &open)))
-            rc = error_set (err, RV_EINVAL,
-                            "gres '%.100s': parentheses do not match", p);
-        else
-            rc = parse_one (p, open, list, err);
+        end = entry_end (p, &open);
+        if (!end) {
+            gres_fini (list);
+            return error_set (err, RV_EINVAL,
+                              "gres '%.100s': parentheses do not match", p);
+        }
+        rc = parse_one (p, open, list, err);
         if (rc != 0) {
             gres_fini (list);
             return rc;
