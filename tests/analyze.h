@@ -6,11 +6,12 @@
 #ifndef RV_TESTS_ANALYZE_H
 #define RV_TESTS_ANALYZE_H
 
-#include "config.h"
 #include "plan/error.h"
+
 #define error_set(err, code, ...)                                              \
     ((error_set)((err), (code), __VA_ARGS__), (code))
 #ifdef ANALYZE_JOB
+#include "config.h"
 #include "job/job_impl.h"
 #define job_error(err, code, ...)                                              \
     ((job_error)((err), (code), __VA_ARGS__), (code))
