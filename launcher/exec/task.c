@@ -21,6 +21,7 @@
 #include "exec/child.h"
 #include "exec/envv.h"
 #include "exec/exec.h"
+#include "exec/head.h"
 #include "exec/launch.h"
 #include "exec/log.h"
 #include "exec/report.h"
@@ -252,6 +253,7 @@ static int join (struct rank *r)
     rv_job_status_t status;
     char text[600];
 
+    head_export ();
     if (rv_job_init (NULL, &job, &err)) {
         log_line (LOG_ERROR, "cannot join the job: %s", err.text);
         return EXEC_FAILED;

@@ -5,7 +5,7 @@
 # run.sh [FILE.bats...]; RV_BUILD, RV_REQUIRE as in lib.bash.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
-[ $# -gt 0 ] || set -- "$here"/*.bats
+[ $# -gt 0 ] || set -- "$here"/*.bats "$here"/issues/*.bats
 if ! command -v bats >/dev/null; then
     echo "run.sh: bats is not installed (Debian: apt install bats)"
     case ,${RV_REQUIRE:-}, in

@@ -27,32 +27,7 @@ setup() {
 }
 
 torch_files() {
-    # Python 3.11's enum makes "no redirection" nothing for PyTorch 1.13, whose
-    # launcher then fails; a map for a process that is not there avoids it.
-    if ! $PY -c 'from torch.distributed.elastic.multiprocessing import Std
-assert Std.from_str("0") is not None' 2>/dev/null; then
-        export PET_REDIRECTS=9:1 PET_TEE=9:1
-    fi
-    # Debian 13's PyTorch is built without libuv, which its launcher asks for.
-    mkdir -p "$RVT/site"
-    if $PY -c 'import torch.distributed as d
-try: d.TCPStore("127.0.0.1", 0, 1, True, use_libuv=True)
-except TypeError: raise SystemExit(1) # older: it knows of no libuv
-except RuntimeError: pass
-else: raise SystemExit(1)' 2>/dev/null; then
-        cat >"$RVT/site/sitecustomize.py" <<'Y'
-import torch.distributed as dist
-
-
-class Store(dist.TCPStore):
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **dict(kwargs, use_libuv=False))
-
-
-dist.TCPStore = Store
-Y
-        export PYTHONPATH=$RVT/site
-    fi
+    torch_quirks
     cat >"$RVT/sum.py" <<'Y'
 import datetime
 import os

@@ -20,6 +20,7 @@
 #include "exec/child.h"
 #include "exec/envv.h"
 #include "exec/exec.h"
+#include "exec/head.h"
 #include "exec/report.h"
 #include "plan/fsio.h"
 
@@ -137,6 +138,22 @@ static void test_request (void **state)
         assert_null (q.srun_options[1]);
         exec_request_fini (&q);
     }
+}
+
+static void test_node_addr (void **state)
+{
+    char addr[16];
+
+    (void)state;
+    assert_false (head_node_addr ("", addr, sizeof (addr)));
+    assert_false (head_node_addr ("NodeName=n NodeAddr= X=1", addr, 16));
+    assert_false (head_node_addr ("A NodeAddr=0123456789abcdef", addr, 16));
+    assert_true (head_node_addr ("NodeName=n1 Arch=x NodeAddr=10.0.0.7 "
+                                 "NodeHostName=n1\n",
+                                 addr, sizeof (addr)));
+    assert_string_equal (addr, "10.0.0.7");
+    assert_true (head_node_addr ("N NodeAddr=fd00::7\n", addr, 16));
+    assert_string_equal (addr, "fd00::7");
 }
 
 static void test_forwards (void **state)
@@ -483,6 +500,7 @@ int main (void)
         cmocka_unit_test (test_envv),
         cmocka_unit_test (test_argv),
         cmocka_unit_test (test_request),
+        cmocka_unit_test (test_node_addr),
         cmocka_unit_test (test_forwards),
         cmocka_unit_test (test_cgroup),
         cmocka_unit_test (test_tail),
