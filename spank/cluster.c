@@ -174,6 +174,17 @@ static int node_addr (char *name, char *buf, size_t size)
     return rc;
 }
 
+/* head_node - which of the step's nodes has rank 0: the first, unless hosts
+ * were listed (-m arbitrary). */
+static uint32_t head_node (const slurm_step_layout_t *layout)
+{
+    for (uint32_t i = 0; layout->tids && i < layout->node_cnt; i++)
+        for (uint32_t k = 0; layout->tids[i] && k < layout->tasks[i]; k++)
+            if (layout->tids[i][k] == 0)
+                return i;
+    return 0;
+}
+
 int cluster_head_addr (uint32_t job_id, uint32_t step_id, char *buf,
                        size_t size)
 {
@@ -181,14 +192,16 @@ int cluster_head_addr (uint32_t job_id, uint32_t step_id, char *buf,
         .job_id = job_id, .step_id = step_id, .step_het_comp = NO_VAL};
     slurm_step_layout_t *layout = slurm_job_step_layout_get (&id);
     struct hostlist hosts = {0};
+    uint32_t head;
     int rc = -1;
 
     if (!layout)
         return -1;
+    head = head_node (layout);
     if (layout->node_list
         && hostlist_parse (layout->node_list, &hosts, NULL) == RV_OK
-        && hosts.n > 0)
-        rc = node_addr (hosts.host[0], buf, size);
+        && hosts.n > head)
+        rc = node_addr (hosts.host[head], buf, size);
     hostlist_fini (&hosts);
     slurm_job_step_layout_free (layout);
     return rc;

@@ -32,7 +32,7 @@ uint32_t cluster_cpus_per_gpu (const char *partition);
 /* cluster_mpi_is_pmix - is MpiDefault some pmix? False without an answer. */
 bool cluster_mpi_is_pmix (void);
 
-/* cluster_head_addr - the numeric address of the first node of a step.
+/* cluster_head_addr - the numeric address of the node of a step's rank 0.
  *   buf   (size) written on success; size of at least 64
  * Returns 0, or -1 when it is not known or not fit for other nodes: a name
  * that means loopback here is another machine's own loopback there. */

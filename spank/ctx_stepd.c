@@ -243,8 +243,12 @@ static const char *head_addr (struct task *t, bool het, char *buf, size_t size)
         return first_host (value, buf, size);
     }
     value = task_get (t, "RV_HEAD_ADDR");
-    if (!value || !value[0])
+    if (!value || !value[0]) {
+        value = task_get (t, "SLURM_DISTRIBUTION");
+        if (value && strncmp (value, "arbitrary", 9) == 0)
+            return NULL; /* rank 0 may be anywhere */
         return first_host (task_get (t, "SLURM_STEP_NODELIST"), buf, size);
+    }
     if (strlen (value) >= size)
         return NULL; /* no host has such a name */
     return memcpy (buf, value, strlen (value) + 1);

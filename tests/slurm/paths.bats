@@ -185,6 +185,30 @@ wait
 5/6 2/3 2 n3 -'
 }
 
+@test "hosts that are listed: rank 0 need not be on the first" {
+    printf '%s\n' n3 n1 n1 n2 >"$RVT/hosts"
+    local n arbitrary='-n4 -m arbitrary --rv-env=on' pid
+    # An address each. slurmd listens on the first alone, so they are in place
+    # again when the step ends.
+    for n in 2 3; do scontrol update nodename=n$n nodeaddr=127.0.0.$n; done
+    SLURM_HOSTFILE=$RVT/hosts srun -Q $arbitrary sh -c \
+        '"$W" a; until [ -e "$RVT/go" ]; do sleep 0.1; done' </dev/null 3>&- &
+    pid=$!
+    four_dumps() { [ "$(find "$RVT/env" -type f -size +0 | wc -l)" = 4 ]; }
+    wait_for 60 four_dumps
+    for n in 2 3; do scontrol update nodename=n$n nodeaddr=127.0.0.1; done
+    : >"$RVT/go"
+    wait "$pid"
+    local table='0/4 0/1 2 n3 -
+1/4 0/2 0 n1 -
+2/4 1/2 0 n1 -
+3/4 0/1 1 n2 -'
+    ranks a MASTER_ADDR=127.0.0.3 RV_HEAD_ADDR=127.0.0.3 <<<"$table"
+    # without srun's word nobody knows, and nobody is sent to the wrong node
+    way env SLURM_HOSTFILE="$RVT/hosts" srun $arbitrary --export=NONE "$W" b
+    ranks b -MASTER_ADDR -MASTER_PORT -RV_HEAD_ADDR <<<"$table"
+}
+
 @test "jobs without an option of ours" {
     way srun -N3 -n6 --gres=gpu:2 "$W" gpus
     none gpus 6 CUDA_VISIBLE_DEVICES=0,1
@@ -413,6 +437,36 @@ X
     done
     [ -s "$RVT/with" ]
     diff "$RVT/with" "$RVT/without"
+}
+
+@test "the extern step" {
+    # It is no rank and runs no program of the user's; its process waits.
+    sed 's/^MpiDefault=.*/&\nPrologFlags=contain/' -i "$SLURM_CONF"
+    scontrol reconfigure
+    local job step
+    job=$(sbatch --parsable -o /dev/null -n1 --rv-gpu=1 --rv-nccl-timeout=30m \
+        --wrap "'$W' script; exec sleep 60")
+    wait_for 60 extern_env "$job" "$RVT/env/extern.0"
+    wait_for 60 test -s "$RVT"/env/script.*
+    scancel "$job"
+    sed '/^PrologFlags/d' -i "$SLURM_CONF"
+    scontrol reconfigure
+    none extern 1
+    none script 1 opt:rv_gpu=1 opt:rv_nccl_timeout=30m SLURM_GPUS=1 \
+        CUDA_VISIBLE_DEVICES=0
+}
+
+# extern_env JOB FILE - copy the environment of the process of JOB's extern step
+extern_env() {
+    local p parent
+    for p in /proc/[0-9]*; do
+        grep -qsz "^slurmstepd: \[$1.extern\]" "$p/cmdline" || continue
+        parent=${p#/proc/}
+        p=$(grep -ls "^PPid:[[:space:]]*$parent$" /proc/[0-9]*/status | head -n 1)
+        [ -n "$p" ] && cp "${p%/status}/environ" "$2" && [ -s "$2" ]
+        return
+    done
+    false
 }
 
 @test "the plugin is not on the login node" {
