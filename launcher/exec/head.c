@@ -73,13 +73,13 @@ static bool resolve (const char *name, char *buf, size_t size)
     return buf[0] != '\0';
 }
 
-int head_node_addr (const char *text, char *buf, size_t size)
+bool head_node_addr (const char *text, char *buf, size_t size)
 {
     const char *at = strstr (text, " NodeAddr=");
     size_t len;
 
     if (!at)
-        return 0;
+        return false;
     at += strlen (" NodeAddr=");
     len = strcspn (at, " \n");
     return len > 0 && snprintf (buf, size, "%.*s", (int)len, at) < (int)size;
@@ -111,21 +111,23 @@ static bool is_concerned (void)
            && !getenv ("PMIX_NAMESPACE");
 }
 
-void head_export (void)
+bool head_export (void)
 {
     const char *list = getenv ("SLURM_STEP_NODELIST");
     char addr[INET6_ADDRSTRLEN], said[256], name[256];
     struct hostlist hosts = {0};
+    bool set = false;
 
     if (!is_concerned () || !list || hostlist_parse (list, &hosts, NULL))
-        return;
+        return false;
     if (hosts.n)
         snprintf (name, sizeof (name), "%s", hosts.host[0]);
     if (hosts.n && !resolve (name, addr, sizeof (addr))
         && ask_slurm (name, said, sizeof (said))
         && resolve (said, addr, sizeof (addr))) {
         log_line (LOG_DEBUG, "node %s is at %s", name, addr);
-        setenv ("RV_HEAD_ADDR", addr, 1);
+        set = !setenv ("RV_HEAD_ADDR", addr, 1);
     }
     hostlist_fini (&hosts);
+    return set;
 }

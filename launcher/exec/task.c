@@ -252,9 +252,13 @@ static int join (struct rank *r)
     rv_job_t *job = NULL;
     rv_job_status_t status;
     char text[600];
+    bool own_head;
 
-    head_export ();
-    if (rv_job_init (NULL, &job, &err)) {
+    own_head = head_export ();
+    status = rv_job_init (NULL, &job, &err);
+    if (own_head)
+        unsetenv ("RV_HEAD_ADDR");
+    if (status) {
         log_line (LOG_ERROR, "cannot join the job: %s", err.text);
         return EXEC_FAILED;
     }

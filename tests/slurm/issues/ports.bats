@@ -97,7 +97,7 @@ meets() {
     need_two_hosts
     # the plugin's word of srun, and without it Slurm's own of the node
     names "" ""
-    meets RV_HEAD_ADDR=10.77.0.1
+    meets RV_HEAD_ADDR=10.77.0.1 RV_PLUGIN=0
     mkdir -p "$RVT/bin"
     printf '#!/bin/sh\necho "NodeName=$4 Arch=x NodeAddr=10.77.0.1 NodeHostName=$4"\n' \
         >"$RVT/bin/scontrol"
@@ -125,7 +125,7 @@ os.write(1, f"sum {int(x.item())} at {os.environ['MASTER_ADDR']}\n".encode())
 Y
     torch_quirks
     RVT_TIMEOUT=120 run_srun -Q --mpi=none -N2 --ntasks-per-node=1 \
-        "$RVT/on_host" env RV_HEAD_ADDR=10.77.0.1 GLOO_SOCKET_IFNAME=wire \
+        "$RVT/on_host" env RV_HEAD_ADDR=10.77.0.1 RV_PLUGIN=0 GLOO_SOCKET_IFNAME=wire \
         OMP_NUM_THREADS=1 "$RV_EXEC" \
         /usr/bin/python3 -m torch.distributed.run --nproc_per_node=1 "$RVT/sum.py"
     [ "$status" = 0 ]
