@@ -13,6 +13,10 @@
 
 #include "options.h"
 
+/* from srun to its tasks: the variables that the plugin gave it, each with a
+ * comma behind */
+#define GIVEN_VARIABLE "SLURM_RV_GIVEN"
+
 /* srun, sbatch, salloc; as the user, before the job exists */
 int client_init (spank_t sp, int argc, char **argv);
 int client_option (enum option option, const char *value);

@@ -36,7 +36,8 @@
 static struct plugin_args args;
 static struct wish wish;
 static struct envedit edit;
-static char **words; /* of the command line; wish points into them */
+static struct envedit given; /* what [edit] had until the client read it */
+static char **words;         /* of the command line; wish points into them */
 static int n_words, stop;
 static bool script_read; /* its #SBATCH lines are known */
 static bool from_script; /* --rv-gpu came from one that was not */
@@ -322,6 +323,8 @@ int client_option (enum option option, const char *value)
 
 int client_post_opt (void)
 {
+    if (edit.n > 0)
+        given = edit;
     envedit_undo (&edit);
     if (!wish.gpu_asked || wish.inside)
         return 0;
@@ -350,10 +353,26 @@ static void set_head_addr (uint32_t job_id, uint32_t step_id)
         unsetenv ("RV_HEAD_ADDR");
 }
 
+/* Later releases of srun write their options into the tasks' environment. A
+ * nested srun would take those that nobody typed for the user's, so the tasks
+ * are told which to drop; this name passes --export=NONE. */
+static void tell_given (void)
+{
+    char text[ENVEDIT_MAX * 32] = "";
+    size_t used = 0;
+
+    for (size_t i = 0; i < given.n; i++)
+        used += (size_t)snprintf (text + used, sizeof (text) - used, "%s,",
+                                  given.name[i]);
+    if (used > 0)
+        setenv (GIVEN_VARIABLE, text, 1);
+}
+
 int client_user_init (spank_t sp)
 {
     uint32_t job_id, step_id;
 
+    tell_given ();
     if (spank_get_item (sp, S_JOB_ID, &job_id) != ESPANK_SUCCESS
         || spank_get_item (sp, S_JOB_STEPID, &step_id) != ESPANK_SUCCESS)
         return 0;

@@ -98,6 +98,37 @@ static int task_set (void *arg, const char *name, const char *value)
     return rc == ESPANK_SUCCESS ? 0 : (int)rc;
 }
 
+/* slurmstepd takes these out of the step's environment before any task, but
+ * for releases from 23.11 on. */
+static void drop_option_words (spank_t sp)
+{
+    char name[80];
+
+    for (size_t i = 0; i < options_count (); i++) {
+        options_word (i, name, sizeof (name));
+        spank_unsetenv (sp, name);
+    }
+}
+
+/* drop_given - what srun wrote of options that the plugin gave it. */
+static void drop_given (struct task *t)
+{
+    static const char *const names[] = {
+        "SLURM_GPUS",
+        "SLURM_CPUS_PER_GPU",
+        "SLURM_NTASKS_PER_NODE",
+        "SLURM_KILL_BAD_EXIT",
+    };
+    const char *given = task_get (t, GIVEN_VARIABLE), *at;
+
+    if (!given)
+        return;
+    for (size_t i = 0; i < sizeof (names) / sizeof (names[0]); i++)
+        if ((at = strstr (given, names[i])) && at[strlen (names[i])] == ',')
+            spank_unsetenv (t->sp, names[i]);
+    spank_unsetenv (t->sp, GIVEN_VARIABLE);
+}
+
 /* The batch script, the interactive shell and the extern step are no ranks:
  * what stands in their environment would reach every step they start. */
 static bool is_ours (struct task *t)
@@ -270,6 +301,8 @@ int stepd_task_init (spank_t sp)
     bool het;
 
     t.sp = sp;
+    drop_option_words (sp);
+    drop_given (&t);
     if (off)
         hand_on_off (&t);
     if (!is_ours (&t))

@@ -3,6 +3,7 @@
 #include "options.h"
 
 #include <stddef.h>
+#include <stdio.h>
 
 #include "ctx.h"
 
@@ -34,8 +35,21 @@ static struct spank_option options[] = {
      option_cb},
 };
 
+size_t options_count (void)
+{
+    return sizeof (options) / sizeof (options[0]);
+}
+
+void options_word (size_t i, char *buf, size_t size)
+{
+    snprintf (buf, size, "_SLURM_SPANK_OPTION_rv_%s", options[i].name);
+    for (char *c = buf; *c; c++)
+        if (*c == '-')
+            *c = '_';
+}
+
 void options_register (spank_t sp)
 {
-    for (size_t i = 0; i < sizeof (options) / sizeof (options[0]); i++)
+    for (size_t i = 0; i < options_count (); i++)
         spank_option_register (sp, &options[i]);
 }

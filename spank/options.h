@@ -4,6 +4,7 @@
 #define RV_SPANK_OPTIONS_H
 
 #include <slurm/spank.h>
+#include <stddef.h>
 
 enum option {
     OPTION_DIFFER,
@@ -17,5 +18,11 @@ enum option {
  * context in which they may arrive. Their values go to client_option or, in
  * slurmstepd, to stepd_option. */
 void options_register (spank_t sp);
+
+size_t options_count (void);
+
+/* options_word - the variable in which Slurm hands option [i] <
+ * options_count () to slurmstepd; cut at [size]. */
+void options_word (size_t i, char *buf, size_t size);
 
 #endif

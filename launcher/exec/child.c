@@ -173,6 +173,8 @@ static void reap (struct run *run)
         run->r->exit_status = WIFEXITED (status) ? WEXITSTATUS (status) : -1;
         run->r->signal = WIFSIGNALED (status) ? WTERMSIG (status) : 0;
         run->over = true;
+        if (run->o->ended && (run->r->signal || run->r->exit_status))
+            run->o->ended (run->o->ended_arg, run->r);
     }
 }
 

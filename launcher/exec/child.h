@@ -28,6 +28,8 @@ struct child_watch {
     void *arg;
 };
 
+struct child_result;
+
 struct child_opts {
     char *const *argv;
     char *const *env;                /* of the child */
@@ -35,6 +37,11 @@ struct child_opts {
     bool tail;                       /* keep the last lines of its stderr */
     bool in_step;                    /* a task of Slurm: see child_forwards */
     const struct child_watch *watch; /* NULL: none */
+    /* ended - called the moment the child has ended badly, before we wait for
+     * what the step has to say to that; it may kill us first. [tail] is not
+     * set yet. NULL: none. */
+    void (*ended) (void *arg, const struct child_result *r);
+    void *ended_arg;
 };
 
 struct child_result {

@@ -67,7 +67,7 @@ static json_t *lines_json (const char *text)
 }
 
 /* Takes [j], writes it and a newline. */
-static int write_json (const char *dir, const char *name, json_t *j,
+static int write_json (const char *dir, const char *name, json_t *j, bool sync,
                        struct rv_error *err)
 {
     char *text = j ? json_dumps (j, JSON_COMPACT) : NULL, *path, *line = NULL;
@@ -75,7 +75,8 @@ static int write_json (const char *dir, const char *name, json_t *j,
 
     path = fsio_join (dir, name);
     if (text && path && asprintf (&line, "%s\n", text) >= 0)
-        rc = fsio_write (path, line, strlen (line), 0600, err);
+        rc = (sync ? fsio_write : fsio_write_unsynced) (
+            path, line, strlen (line), 0600, err);
     else
         error_set (err, rc, "%s: out of memory", name);
     free (line);
@@ -114,9 +115,10 @@ int report_rank (const char *dir, const struct report_id *id,
                                 : json_string (child_signal_name (r->signal)));
     json_object_set_new (j, "told_to_end",
                          json_boolean (child_told_to_end (r)));
+    json_object_set_new (j, "provisional", json_boolean (id->provisional));
     json_object_set_new (j, "stderr_tail", lines_json (r->tail));
     snprintf (name, sizeof (name), "rank-%u.json", id->rank);
-    return write_json (dir, name, j, err);
+    return write_json (dir, name, j, !id->provisional, err);
 }
 
 bool report_is_fatal_signal (int signal)
@@ -166,11 +168,22 @@ static int kind_of (const json_t *j)
     return report_is_fatal_signal (signal) ? 0 : 1;
 }
 
+static bool is_provisional (const json_t *j)
+{
+    return json_is_true (json_object_get (j, "provisional"));
+}
+
+/* A provisional end may be what the step did to a rank because of another, so
+ * among these nothing but time tells the cause. */
 static bool goes_before (const json_t *a, const json_t *b)
 {
     long long ta = time_of (a), tb = time_of (b);
     int ka = kind_of (a), kb = kind_of (b);
 
+    if (is_provisional (a) != is_provisional (b))
+        return is_provisional (b);
+    if (is_provisional (a))
+        return ta < tb;
     if ((ka == 2) != (kb == 2))
         return ka < kb;
     if (ka != kb && llabs (ta - tb) <= CAUSE_WINDOW_MS * 1000LL)
@@ -273,5 +286,5 @@ int report_status (const char *dir, const struct report_status *s,
                          s->message
                              ? string_any (s->message, strlen (s->message))
                              : json_null ());
-    return write_json (dir, "status.json", j, err);
+    return write_json (dir, "status.json", j, true, err);
 }

@@ -18,6 +18,7 @@
 struct report_id {
     uint32_t job_id, restart;
     uint32_t rank, local_rank;
+    bool provisional; /* the step may still turn out to have done it */
 };
 
 /* report_time - RFC 3339 in UTC with microseconds; buf of 40 bytes. */
@@ -33,7 +34,8 @@ bool report_is_fatal_signal (int signal);
 
 /* report_first_cause - of all bad rank-N.json of this job and restart, the
  * earliest; within CAUSE_WINDOW_MS of it one with a fatal signal goes first.
- * A rank ended by SIGTERM is a cause only where there is no other bad one.
+ * A rank ended by SIGTERM is a cause only where there is no other bad one, and
+ * a provisional end only where there is no other; of these the earliest is.
  *   ret_cause   new reference, or NULL when no rank ended badly
  *   ret_ranks   how many ranks of this run have reported at all
  * Files that are malformed are passed over. RV_EIO when DIR is unreadable. */

@@ -372,6 +372,17 @@ static bool report (const struct rank *r, struct child_result *c)
     return false;
 }
 
+/* The step may be killed before its ranks have found out who was first: PMIx
+ * and MPI end it a moment after one of theirs died. */
+static void report_early (void *arg, const struct child_result *c)
+{
+    struct rank *r = arg;
+    struct report_id id = r->id;
+
+    id.provisional = true;
+    report_rank (r->t->dir, &id, c, NULL);
+}
+
 /* Nobody else will learn of it: slurmd does not watch slurmstepd, srun waits
  * on, and PMIx went with slurmstepd. So one rank of the node asks Slurm to end
  * the step, and then ends what the children have left in its process group,
@@ -435,6 +446,10 @@ int exec_task (const struct exec_task *t)
     }
     opts.env = env.v;
     opts.in_step = strcmp (r.boot, "single") != 0;
+    if (t->dir && opts.in_step) {
+        opts.ended = report_early;
+        opts.ended_arg = &r;
+    }
     watch = cause_watch (&r.meet.cause);
     if (r.id.rank == 0)
         opts.watch = &watch;

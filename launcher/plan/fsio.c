@@ -135,11 +135,11 @@ static int write_all (int fd, const char *buf, size_t len)
             len -= (size_t)n;
         }
     }
-    return fsync (fd);
+    return 0;
 }
 
 static int replace (int dir, const char *base, const void *buf, size_t len,
-                    mode_t mode)
+                    mode_t mode, bool sync)
 {
     char name[40];
     int saved_errno;
@@ -147,9 +147,9 @@ static int replace (int dir, const char *base, const void *buf, size_t len,
 
     if (fd < 0)
         return -1;
-    if (write_all (fd, buf, len) == 0) {
+    if (write_all (fd, buf, len) == 0 && (!sync || fsync (fd) == 0)) {
         if (close (fd) == 0 && renameat (dir, name, dir, base) == 0)
-            return fsync (dir);
+            return sync ? fsync (dir) : 0;
     } else {
         saved_errno = errno;
         close (fd);
@@ -161,8 +161,8 @@ static int replace (int dir, const char *base, const void *buf, size_t len,
     return -1;
 }
 
-int fsio_write (const char *path, const void *buf, size_t len, mode_t mode,
-                struct rv_error *err)
+static int write_file (const char *path, const void *buf, size_t len,
+                       mode_t mode, bool sync, struct rv_error *err)
 {
     const char *slash, *base;
     char *parent;
@@ -180,11 +180,23 @@ int fsio_write (const char *path, const void *buf, size_t len, mode_t mode,
     free (parent);
     if (dir < 0)
         return set_errno (err, path);
-    rc = replace (dir, base, buf, len, mode);
+    rc = replace (dir, base, buf, len, mode, sync);
     saved_errno = errno;
     close (dir);
     errno = saved_errno;
     return rc < 0 ? set_errno (err, path) : 0;
+}
+
+int fsio_write (const char *path, const void *buf, size_t len, mode_t mode,
+                struct rv_error *err)
+{
+    return write_file (path, buf, len, mode, true, err);
+}
+
+int fsio_write_unsynced (const char *path, const void *buf, size_t len,
+                         mode_t mode, struct rv_error *err)
+{
+    return write_file (path, buf, len, mode, false, err);
 }
 
 static bool is_folder (const char *path)

@@ -28,6 +28,11 @@ int fsio_read_fd (int fd, const char *name, size_t max, char **ret_buf,
 int fsio_write (const char *path, const void *buf, size_t len, mode_t mode,
                 struct rv_error *err);
 
+/* fsio_write_unsynced - the same without a wait for the disk: whole for every
+ * reader at once, but after a crash of the machine it may be empty. */
+int fsio_write_unsynced (const char *path, const void *buf, size_t len,
+                         mode_t mode, struct rv_error *err);
+
 /* fsio_mkdir_p - make a folder and its parents, each with [mode] less the
  * umask. An existing folder is fine and keeps its mode. */
 int fsio_mkdir_p (const char *path, mode_t mode, struct rv_error *err);

@@ -154,7 +154,7 @@ grow() {
     run_srun -N1 --mem=64M /usr/bin/python3 -c "$(grow 100)"
     [ "$status" != 0 ]
     [[ $output != *100* ]]
-    [[ $output == *"oom-kill event"* ]]
+    [[ $output =~ oom.kill\ event ]] # with - or _, by release
     [[ $output == *"Out Of Memory"* ]]
     run_srun -N1 --mem=300M /usr/bin/python3 -c "$(grow 100)"
     [ "$status" = 0 ]

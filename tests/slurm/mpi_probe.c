@@ -3,12 +3,15 @@
  *
  * usage: mpi_probe hello | exit RANK CODE | signal RANK NUMBER
  * hello sums the ranks and finalizes; with the others one rank ends without
- * MPI_Finalize while the rest waits for it. */
+ * MPI_Finalize while the rest waits for it, and for ever where MPI returns
+ * from that with an error, as Open MPI 5 does: by default it then aborts by
+ * itself, before or after anybody else. */
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 int main (int argc, char **argv)
 {
@@ -26,7 +29,11 @@ int main (int argc, char **argv)
         if (!strcmp (argv[1], "exit"))
             _Exit (value);
         raise (value);
-    } else
-        MPI_Barrier (MPI_COMM_WORLD);
+    } else {
+        MPI_Comm_set_errhandler (MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+        if (MPI_Barrier (MPI_COMM_WORLD) != MPI_SUCCESS)
+            for (;;)
+                pause ();
+    }
     return MPI_Finalize ();
 }

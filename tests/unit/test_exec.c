@@ -301,10 +301,15 @@ static void test_child_tail (void **state)
     close (fd);
 }
 
+static bool provisional; /* of put_rank */
+
 static void put_rank (unsigned rank, unsigned job, unsigned restart, int ms,
                       int status, int signal)
 {
-    struct report_id id = {.job_id = job, .restart = restart, .rank = rank};
+    struct report_id id = {.job_id = job,
+                           .restart = restart,
+                           .rank = rank,
+                           .provisional = provisional};
     struct child_result r = {.exit_status = signal ? -1 : status,
                              .signal = signal,
                              .tail = "last \xff words\n"};
@@ -368,6 +373,40 @@ static void test_first_cause (void **state)
                           v[i].cause);
         json_decref (cause);
     }
+}
+
+static int first_cause (void)
+{
+    json_t *cause = NULL;
+    unsigned ranks;
+    int rank = -1;
+
+    assert_int_equal (report_first_cause (dir, 5, 1, &cause, &ranks, NULL), 0);
+    if (cause)
+        rank = (int)json_integer_value (json_object_get (cause, "rank"));
+    json_decref (cause);
+    return rank;
+}
+
+/* The step was killed before the ranks could tell causes from consequences. */
+static void test_provisional (void **state)
+{
+    (void)state;
+    provisional = true;
+    put_rank (0, 5, 1, 140, 0, 9);  /* the step's kill */
+    put_rank (1, 5, 1, 120, 14, 0); /* MPI's abort of a peer */
+    put_rank (2, 5, 1, 100, 7, 0);
+    put_rank (3, 5, 1, 140, 0, 9);
+    assert_int_equal (first_cause (), 2);
+    put_rank (2, 5, 1, 100, 0, 9); /* a kill, if it is the first of all */
+    assert_int_equal (first_cause (), 2);
+    put_rank (2, 5, 1, 130, 0, 9);
+    assert_int_equal (first_cause (), 1);
+    provisional = false;
+    put_rank (3, 5, 1, 200, 3, 0); /* one that is certain goes before all */
+    assert_int_equal (first_cause (), 3);
+    put_rank (3, 5, 1, 200, 0, 0);
+    assert_int_equal (first_cause (), 1);
 }
 
 static void test_missing (void **state)
@@ -509,6 +548,7 @@ int main (void)
         cmocka_unit_test (test_child_tail),
         cmocka_unit_test (test_time),
         cmocka_unit_test (test_first_cause),
+        cmocka_unit_test (test_provisional),
         cmocka_unit_test (test_missing),
         cmocka_unit_test (test_told_to_end),
         cmocka_unit_test (test_status),
