@@ -17,17 +17,20 @@ trap 'rm -rf "$work"' EXIT
 
 flags=${RV_ANALYZE_FLAGS:-}
 flags="$flags -I. -Ilauncher -Ilibtrain"
+# shellcheck disable=SC2089 # the quotes are C's
 for d in SYSCONFDIR LIBEXECDIR BINDIR RV_LIBDIR; do flags="$flags -D$d=\"/x\""; done
 
 # one FILE - its findings; fails when there are some, or when it does not compile
 one ()
 {
-    local out=$work/$(echo "$1" | tr / _) seen="-include tests/analyze.h -Wno-unused-value"
+    local out seen
+    out=$work/$(echo "$1" | tr / _)
+    seen="-include tests/analyze.h -Wno-unused-value"
     case $1 in
         launcher/plan/error.c | launcher/job/job.c) seen= ;; # they define the calls
         launcher/job/*) seen="$seen -DANALYZE_JOB" ;;
     esac
-    # shellcheck disable=SC2086 # flags are words
+    # shellcheck disable=SC2086,SC2090 # flags are words
     (cd "$src" && $cc $flags $seen -std=gnu11 -O0 -U_FORTIFY_SOURCE -fanalyzer -Wno-analyzer-malloc-leak -Werror -c -o /dev/null "$1") >"$out" 2>&1
 }
 
@@ -46,7 +49,7 @@ fi
 # A build without an optional part has no header for it.
 without=
 for h in slurm/slurm.h slurm/spank.h pmix.h; do
-    # shellcheck disable=SC2086
+    # shellcheck disable=SC2086,SC2090
     echo "#include <$h>" | "$cc" $flags -E -x c -o /dev/null - 2>/dev/null || without="$without|$h"
 done
 mapfile -t files < <(cd "$src" && find spank launcher -name '*.c' | sort)
