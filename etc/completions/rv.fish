@@ -12,7 +12,8 @@ function __rv_command
     return 1
 end
 function __rv_is
-    test (__rv_command) = $argv[1]
+    set -l command (__rv_command)
+    test "$command" = $argv[1]
 end
 function __rv_none
     not __rv_command >/dev/null
