@@ -332,12 +332,18 @@ srun '$RANKS'
 srun -l /bin/sh -c 'echo \$RV_NCCL_TIMEOUT \$RV_STEP'
 X
     sed '2s/$/ --rv-gpu=4/' "$RVT/job" >"$RVT/job4"
-    local how
+    # All at once: each begins as the one before ends.
+    local how id ids=()
     for how in "--rv-gpu=4 $RVT/job" "-p gpu --rv-gpu a100:4 $RVT/job" \
         "--rv-g=4 $RVT/job" "$RVT/job4" "$RVT/job4 --rv-gpu=3" \
         "--export=NONE $RVT/job4"; do
         # shellcheck disable=SC2086 # words
-        as "$four" batch $how
+        ids+=("$(sbatch --parsable -o "$RVT/out-%j" $how)")
+    done
+    [ "${#ids[@]}" = 6 ]
+    for id in "${ids[@]}"; do
+        wait_for 60 job_ended "$id"
+        as "$four" cat "$RVT/out-$id"
         # nothing per rank in the batch script, and Slurm's own SLURM_GPUS
         [ -z "$(grep -E '^(RANK|RV_|MASTER|OMP|WORLD|SBATCH_GPUS)' <<<"$output")" ]
         [ "$(grep '^SLURM_GPUS=' <<<"$output" | cut -d: -f2)" = SLURM_GPUS=4 ] ||
