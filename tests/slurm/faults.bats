@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # faults.bats - Slurm's own parts fail under a job: the job's end is told, its
 # processes end, no node is lost
-# shellcheck disable=SC2016 # programs of tasks stand in single quotes
+# shellcheck disable=SC2016,SC2030,SC2031,SC2086 # programs of tasks stand in
+# single quotes; the "full" sandbox is one test's own; ids are words
 
 load lib
 
@@ -22,8 +23,12 @@ teardown_file() {
 
 setup() {
     skip_without_slurm
-    cd "$RVT"
+    cd "$RVT" || return 1
     rm -f up.* go out pid.*
+}
+
+teardown() {
+    [ ! -e "${RVT:-/nowhere}/full" ] || "$RV" sandbox down --dir "$RVT/full"
 }
 
 # A rank that says that it is up, with its process id, and waits for leave.
@@ -68,17 +73,20 @@ for d in json.load(open(sys.argv[1]))["daemons"]:
     if d["name"] == sys.argv[2]: print(d["pid"])' "$SANDBOX/sandbox.json" "$1"
 }
 
-# restart NAME - as rv sandbox started it; the record gets the new process, so
-# that `down` and the next fault find it
+# restart NAME [FOLDER] - as rv sandbox started it; the record gets the new
+# process, so that `down` and the next fault find it. With FOLDER it sees there,
+# alone with what it starts, a file system of 16 MiB.
 restart() {
-    /usr/bin/python3 - "$SANDBOX/sandbox.json" "$1" "$SANDBOX/log/$1.out" <<'Y' 3>&-
+    /usr/bin/python3 - "$SANDBOX/sandbox.json" "$1" "$SANDBOX/log/$1.out" "${2:-}" <<'Y' 3>&-
 import json, os, subprocess, sys
-path, name, log = sys.argv[1:]
+path, name, log, folder = sys.argv[1:]
 state = json.load(open(path))
+small = ["unshare", "-m", "sh", "-c",
+         'mount -t tmpfs -o size=16m,mode=755 none "$1" && shift && exec "$@"', "sh", folder]
 for d in state["daemons"]:
     if d["name"] == name:
         out = open(log, "ab")
-        p = subprocess.Popen(d["argv"], stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+        p = subprocess.Popen(small * bool(folder) + d["argv"], stdin=subprocess.DEVNULL, stdout=out, stderr=out,
                              start_new_session=True, cwd="/")
         d["pid"] = p.pid
         stat = open(f"/proc/{p.pid}/stat").read()
@@ -194,9 +202,10 @@ stepd_of() {
 # ---- slurmstepd ----
 
 @test "slurmstepd killed: no rank outlives it, the step ends, srun fails" {
-    begin 4 srun -N2 --rv-gpu=4 "$RV_EXEC" sh -c "$rank trap '' TERM; sleep 600; sleep 600"
+    begin 4 srun -N2 --rv-gpu=4 "$RV_EXEC" sh -c \
+        "$rank [ \$RANK -lt 2 ] || exec sleep 600; trap '' TERM; sleep 600; sleep 600"
     touch go
-    victim=$(stepd_of "$(cat pid.2)")
+    victim=$(stepd_of "$(cat pid.0)")
     kill -9 "$victim"
     mark
     # Its own ranks, which ignore SIGTERM, and those of the other node.
@@ -211,13 +220,13 @@ stepd_of() {
 @test "slurmstepd killed under rv run: rank, node and why" {
     begin 4 "$RV" run -f -g 4 -- sh -c "$rank exec sleep 600"
     touch go
-    kill -9 "$(stepd_of "$(cat pid.2)")"
+    kill -9 "$(stepd_of "$(cat pid.0)")"
     mark
     for r in 0 1 2 3; do wait_for 20 gone "$(cat pid.$r)"; done
     finish
     [ "$STATUS" != 0 ]
     [ "$STATUS" != 124 ]
-    grep -Eq "rank [23] on n2 .*slurmstepd ended under this rank" out
+    grep -Eq "rank [01] on n1 .*slurmstepd ended under this rank" out
     well
 }
 
@@ -234,4 +243,162 @@ stepd_of() {
     for r in 0 1 2 3; do wait_for 60 gone "$(cat pid.$r)"; done
     "$RV" stop -a || true
     well
+}
+
+# ---- full file systems ----
+
+# fill FOLDER - of n1, to its last byte; only where it is a small one
+fill() {
+    local pid
+    pid=$(daemon n1)
+    mounted() { nsenter -t "$pid" -m stat -fc %T "$1" | grep -qx tmpfs; }
+    wait_for 30 mounted "$1"
+    wait_for 60 node_idle n1
+    nsenter -t "$pid" -m sh -c 'head -c 32M /dev/zero >"$1/fill"; [ "$(df --output=avail "$1" | tail -n 1)" -eq 0 ]' sh "$1" 2>/dev/null
+}
+
+node_idle() {
+    [ "$(sinfo -hN -n "$1" -o %T)" = idle ]
+}
+
+empty() {
+    nsenter -t "$(daemon n1)" -m rm "$1/fill"
+}
+
+small_folders() {
+    [ "$(id -u)" = 0 ] || skip "mounts a small file system, needs root"
+    unshare -m mount -t tmpfs none /mnt 2>/dev/null || skip "no mounts here"
+}
+
+@test "a full TmpFS: jobs run" {
+    small_folders
+    kill -9 "$(daemon n1)"
+    wait_for 10 gone "$(daemon n1)"
+    restart n1 "$SANDBOX/n1/tmp"
+    fill "$SANDBOX/n1/tmp"
+    run_srun -Q -N2 --rv-gpu=4 "$RV_EXEC" sh -c 'echo $RANK $LOCAL_RANK'
+    [ "$status" = 0 ]
+    [ "$(sort <<<"$output" | tr '\n' ,)" = "0 0,1 1,2 0,3 1," ]
+    run_cmd "$RV" run -f -g 4 -- sh -c 'exit $((8 * (RANK == 3)))'
+    [ "$status" = 8 ]
+    empty "$SANDBOX/n1/tmp"
+    well
+}
+
+@test "a full spool: nothing hangs, and what Slurm drains is well once there is room" {
+    small_folders
+    # Slurm itself drains the node, so this is not the suite's sandbox.
+    run_cmd "$RV" sandbox up --dir "$RVT/full" --nodes 2 --gpus 4 --cpus 2
+    [ "$status" = 0 ]
+    export SANDBOX=$RVT/full SLURM_CONF=$RVT/full/slurm.conf
+    kill -9 "$(daemon n1)"
+    wait_for 10 gone "$(daemon n1)"
+    restart n1 "$SANDBOX/n1/spool"
+    fill "$SANDBOX/n1/spool"
+    begin 0 srun -Q -N2 --rv-gpu=4 "$RV_EXEC" true
+    mark
+    finish
+    [ "$STATUS" != 0 ]
+    [ "$STATUS" != 124 ]
+    kill -0 "$(daemon n1)"
+    empty "$SANDBOX/n1/spool"
+    drained() { sinfo -hN -n n1 -o '%T %E' | grep -q "drain.*SlurmdSpoolDir is full"; }
+    wait_for 60 drained
+    scontrol update nodename=n1 state=resume
+    well
+    run_cmd "$RV" sandbox down --dir "$RVT/full"
+    [ "$status" = 0 ]
+}
+
+# ---- many submissions ----
+
+# numbers - of slurmctld and the slurmds: resident KiB, open files, threads; and
+# what lies in the spools, temporary folders, the state folder and /tmp
+numbers() {
+    local name pid
+    for name in slurmctld n1 n2; do
+        pid=$(daemon $name)
+        echo "$name rss_kib $(sed -n 's/^VmRSS:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$pid/status")" \
+            "fds $(find "/proc/$pid/fd" -mindepth 1 | wc -l)" \
+            "threads $(find "/proc/$pid/task" -mindepth 1 -maxdepth 1 | wc -l)"
+    done
+    echo "files spool $(find "$SANDBOX"/n?/spool | wc -l) temp $(find "$SANDBOX"/n?/tmp | wc -l)" \
+        "state $(job_files | wc -l) system $(new_in_tmp | wc -l)"
+}
+
+job_files() {
+    find "$SANDBOX/state" -path '*/hash.*' -type f
+}
+
+# Other suites may run beside this one.
+new_in_tmp() {
+    find /tmp /dev/shm -maxdepth 1 -newer "$RVT/many.begin" \
+        -regextype posix-extended -regex '.*/(rv|spmix|pmix|slurm|ompi|spank)[^/]*' \
+        ! -name 'rvt.*' ! -name '*test*' ! -name 'rv-demo*'
+}
+
+# value FILE NAME WORD - the number behind WORD in the line of NAME
+value() {
+    sed -n "s/^$2 .*\<$3 \([0-9]*\).*/\1/p" "$1"
+}
+
+# submit I - the ways in, in turn
+submit() {
+    case $(($1 % 4)) in
+    0) srun -Q -N2 --rv-gpu=4 "$RV_EXEC" true ;;
+    1) srun -Q -N1 --rv-gpu=1 true ;;
+    2) sbatch -Q -N1 --rv-gpu=1 -o /dev/null --wrap 'srun true' ;;
+    3) "$RV" run -f -g 1 -- true ;;
+    esac </dev/null >>many.log 2>&1
+}
+
+# stepd_fds OPTION - the least of five: connections come and go
+stepd_fds() {
+    for i in 1 2 3 4 5; do
+        srun -Q -N1 -n1 "$1" sh -c 'ls /proc/$PPID/fd | wc -l'
+    done | sort -n | head -n 1
+}
+
+@test "submissions in a row leak no file, descriptor or memory" {
+    n=40
+    [ -z "${RV_TEST_LONG:-}" ] || n=1000
+    # Slurm forgets ended jobs soon, and their scripts with them.
+    sed -i 's/^KillWait=.*/&\nMinJobAge=2/' "$SLURM_CONF"
+    scontrol reconfigure
+    touch many.begin
+    rm -rf state
+    plain=$(stepd_fds --gres=gpu:1)
+    for ((i = 0; i < n; i++)); do
+        submit "$i" || { tail many.log; false; }
+        # Caches and arenas fill at first.
+        [ "$i" != $((n / 5)) ] || numbers >first
+        [ -z "${RV_TEST_LONG:-}" ] || [ $((i % 100)) != 0 ] || numbers | sed "s/^/# $i: /" >&3
+    done
+    ours=$(stepd_fds --rv-gpu=1)
+    settled() {
+        all_idle && [ -z "$(job_files)" ]
+    }
+    wait_for 120 settled
+    numbers >last
+    paste -d'\n' first last | sed 's/^/# /' >&3
+    echo "# slurmstepd's open files: $plain without an option of ours, $ours with" >&3
+    [ "$ours" -le $((plain + 1)) ]
+    for name in slurmctld n1 n2; do
+        [ "$(value last $name fds)" -le $(($(value first $name fds) + 2)) ]
+        [ "$(value last $name threads)" -le $(($(value first $name threads) + 2)) ]
+    done
+    for name in n1 n2; do
+        [ "$(value last $name rss_kib)" -le $(($(value first $name rss_kib) + 1024)) ]
+    done
+    [ "$(value last files spool)" = "$(value first files spool)" ]
+    [ "$(value last files temp)" = "$(value first files temp)" ]
+    new_in_tmp
+    [ -z "$(new_in_tmp)" ]
+    # Each rv run leaves the same files, and no other.
+    (cd state/rv/requests && for r in *; do
+        find "$r" -type f | sed "s|^$r||; s|[0-9][0-9]*|N|g" | sort | tr '\n' ' '
+        echo
+    done) | sort | uniq -c | tee kinds
+    [ "$(wc -l <kinds)" = 1 ]
+    [ "$(awk '{print $1}' kinds)" = $((n / 4)) ]
 }

@@ -80,16 +80,16 @@ sandbox_down() {
     return "$well"
 }
 
-# nodes_well [DIR] - no node of the sandbox is drained, down or silent, and none
+# nodes_well - no node of the sandbox is drained, down or silent, and none
 # was ever drained. What is wrong goes to stderr. Every suite ends by asking.
 nodes_well() {
-    local dir=${1:-$SANDBOX} all bad
-    all=$(SLURM_CONF=$dir/slurm.conf timeout 60 sinfo -hN -o '%N %T %E') || {
+    local all bad
+    all=$(SLURM_CONF=$SANDBOX/slurm.conf timeout 60 sinfo -hN -o '%N %T %E') || {
         echo "sinfo fails: $all" >&2
         return 1
     }
     bad=$(grep -iE '^[^ ]+ [a-z]*(drain|down|fail|err|unk|\*)' <<<"$all")
-    bad+=$(grep -i drain "$dir/log/slurmctld.log")
+    bad+=$(grep -i drain "$SANDBOX/log/slurmctld.log")
     [ -z "$bad" ] || {
         echo "nodes are not well: $bad" >&2
         return 1
