@@ -63,7 +63,7 @@ def look(name):
         return what.get(e.errno, str(e))
     return "opened"
 print(os.environ.get("CUDA_VISIBLE_DEVICES"), os.environ.get("RANK"), os.environ.get("LOCAL_RANK"),
-      os.environ.get("WORLD_SIZE"), *(look(n) for n in sorted(os.listdir(top))))'
+      os.environ.get("WORLD_SIZE"), *(look(n) for n in sorted(os.listdir(top)) if n.startswith("gpu")))'
 
 # hold NAME SRUN-OPTION... - a job that stays until RVT/NAME.end is there
 hold() {
@@ -94,27 +94,27 @@ let_go() {
 }
 
 @test "a job opens the GPUs that it has, and no other" {
-    run_srun -N1 -w n1 --gres=gpu:1 /usr/bin/python3 -c "$devices"
+    run_srun -Q -N1 -w n1 --gres=gpu:1 /usr/bin/python3 -c "$devices"
     [ "$output" = "0 None None None mine denied" ]
-    run_srun -N1 -w n1 --gres=gpu:2 /usr/bin/python3 -c "$devices"
+    run_srun -Q -N1 -w n1 --gres=gpu:2 /usr/bin/python3 -c "$devices"
     [ "$output" = "0,1 None None None mine mine" ]
-    run_srun -N1 -w n1 /usr/bin/python3 -c "$devices"
+    run_srun -Q -N1 -w n1 /usr/bin/python3 -c "$devices"
     [ "$output" = "None None None None denied denied" ]
     # What is no GPU stays open.
-    run_srun -N1 sh -c 'echo x >/dev/null && head -c1 /dev/zero | wc -c'
+    run_srun -Q -N1 sh -c 'echo x >/dev/null && head -c1 /dev/zero | wc -c'
     [ "$output" = 1 ]
 }
 
 @test "a second job's device 0 is the physical second GPU, its ranks are right" {
     hold first -N1 -n1 -c1 -w n1 --gres=gpu:1
-    run_srun -w n1 --rv-gpu=1 /usr/bin/python3 -c "$devices"
+    run_srun -Q -w n1 --rv-gpu=1 /usr/bin/python3 -c "$devices"
     second=$output
     let_go first
     [ "$second" = "0 0 0 1 denied mine" ]
 }
 
 @test "ranks over two nodes: all of the node's GPUs, LOCAL_RANK tells which" {
-    run_srun -N2 --rv-gpu=4 /usr/bin/python3 -c "$devices"
+    run_srun -Q -N2 --rv-gpu=4 /usr/bin/python3 -c "$devices"
     [ "$status" = 0 ]
     [ "$(sort -k2n <<<"$output")" = "0,1 0 0 4 mine mine
 0,1 1 1 4 mine mine
@@ -123,7 +123,7 @@ let_go() {
     # One left on each node: rank 1 has the second of n2 alone.
     hold a -N1 -n1 -c1 -w n1 --gres=gpu:1
     hold b -N1 -n1 -c1 -w n2 --gres=gpu:1
-    run_srun -N2 --rv-gpu=2 /usr/bin/python3 -c "$devices"
+    run_srun -Q -N2 --rv-gpu=2 /usr/bin/python3 -c "$devices"
     two=$output
     let_go a
     let_go b
@@ -148,7 +148,7 @@ grow() {
 }
 
 @test "a task has the memory it asked for, and no more" {
-    run_srun -N1 --mem=64M /usr/bin/python3 -c "$(grow 20)"
+    run_srun -Q -N1 --mem=64M /usr/bin/python3 -c "$(grow 20)"
     [ "$status" = 0 ]
     [ "$output" = 20 ]
     run_srun -N1 --mem=64M /usr/bin/python3 -c "$(grow 100)"
@@ -179,7 +179,7 @@ setsid -f env -i /bin/sleep 600
 setsid -f sh -c 'setsid -f sleep 600'
 Y
     chmod +x "$RVT/run-away"
-    run_srun -N1 -w n1 -n1 sh -c \
+    run_srun -Q -N1 -w n1 -n1 sh -c \
         '"$1"; sed -n "s/^.*:freezer:/&/p" /proc/self/cgroup; cat "$2"/cgroup/freezer/slurm_n1/uid_*/job_"$SLURM_JOB_ID"/step_0/cgroup.procs' \
         sh "$RVT/run-away" "$SANDBOX"
     [ "$status" = 0 ]
@@ -197,7 +197,7 @@ Y
     run_cmd "$RV" sandbox up --dir "$other" --cgroup --nodes 1 --gpus 2
     [ "$status" = 0 ]
     hold mine -N1 -n1 -c1 -w n1 --gres=gpu:1
-    SLURM_CONF=$other/slurm.conf SANDBOX=$other run_srun -w n1 --gres=gpu:1 /usr/bin/python3 -c "$devices"
+    SLURM_CONF=$other/slurm.conf SANDBOX=$other run_srun -Q -w n1 --gres=gpu:1 /usr/bin/python3 -c "$devices"
     [ "$output" = "0 None None None mine denied" ]
     theirs=$(groups "$other")
     [ -n "$theirs" ]
@@ -282,5 +282,6 @@ for d in json.load(open(sys.argv[1]))["daemons"]: os.kill(d["pid"], 9)' "$S/sand
 }
 
 @test "no node is drained or down" {
-    all_idle
+    wait_for 60 all_idle
+    nodes_well
 }
