@@ -5,7 +5,8 @@
 #include <stdbool.h>
 #include <string.h>
 
-#define KNOWN "known words: env=off|gpu, health=off|report|drain, nvml=PATH"
+#define KNOWN                                                                  \
+    "known words: conf=PATH, env=off|gpu, health=off|report|drain, nvml=PATH"
 
 static int parse_env (const char *value, struct plugin_args *args,
                       struct rv_error *err)
@@ -50,14 +51,16 @@ static int parse_nvml (const char *value, struct plugin_args *args,
     return RV_OK;
 }
 
-/* Words that later releases serve: naming them beats "unknown word". */
-static int parse_later (const char *value, struct plugin_args *args,
-                        struct rv_error *err)
+static int parse_conf (const char *value, struct plugin_args *args,
+                       struct rv_error *err)
 {
-    (void)value;
-    (void)args;
-    return error_set (err, RV_ENOTSUP,
-                      "'conf=' is not served yet; take it out");
+    if (value[0] != '/')
+        return error_set (err, RV_EINVAL,
+                          "conf='%s' is no absolute path; write one, such as "
+                          "/etc/rv/rv.conf",
+                          value);
+    args->conf = value;
+    return RV_OK;
 }
 
 static const struct word {
@@ -68,7 +71,7 @@ static const struct word {
     {"env", parse_env},
     {"health", parse_health},
     {"nvml", parse_nvml},
-    {"conf", parse_later},
+    {"conf", parse_conf},
 };
 
 #define N_WORDS (sizeof (words) / sizeof (words[0]))

@@ -22,6 +22,8 @@ enum args_health {
 struct plugin_args {
     enum args_env env;
     enum args_health health;
+    const char *conf; /* path of rv.conf, NULL = the built-in one; points into
+                         argv */
     const char *nvml; /* path of the library, NULL = where the loader finds it;
                          points into argv */
 };
@@ -30,8 +32,7 @@ struct plugin_args {
  *   argc, argv   (argc) words such as "env=gpu", borrowed
  *   ret          written on success only; no words give the defaults
  * RV_EINVAL: an unknown word, a word twice or a value that its word does not
- * take. RV_ENOTSUP: a word of the documented set that this release does not
- * serve; it is never skipped, since the site would believe that it works. */
+ * take. */
 int args_parse (int argc, char *const *argv, struct plugin_args *ret,
                 struct rv_error *err);
 

@@ -148,6 +148,7 @@ const struct cli_option cli_table[] = {
     {"rv-differ", 0, VALUE, ALL},
     {"rv-env", 0, VALUE, ALL},
     {"rv-gpu", 0, VALUE, ALL},
+    {"rv-isolate", 0, PLAIN, ALL},
     {"rv-mig", 0, MAYBE, ALL},
     {"rv-nccl-timeout", 0, VALUE, ALL},
     {"segment", 0, VALUE, ALL},

@@ -28,6 +28,9 @@ int client_user_init (spank_t sp);
 /* slurmstepd, one process a step: as root */
 int stepd_init (spank_t sp, int argc, char **argv);
 int stepd_option (enum option option, const char *value);
+/* before the tasks, root for the last time: the user is the effective user.
+ * slurmstepd may hold a lock there, so nothing of Slurm's API but spank_*. */
+int stepd_user_init (spank_t sp);
 /* in the forked child of each task, as the user, just before execve */
 int stepd_task_init (spank_t sp);
 

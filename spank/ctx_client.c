@@ -23,11 +23,13 @@
 #include "cluster.h"
 #include "ctx.h"
 #include "envedit.h"
+#include "exec/facts.h"
 #include "plan/differ.h"
 #include "plan/duration.h"
 #include "plan/fsio.h"
 #include "plan/request.h"
 #include "script.h"
+#include "site.h"
 #include "wish.h"
 
 #define CMDLINE_MAX (64u << 20)
@@ -42,9 +44,12 @@ static int n_words, stop;
 static bool script_read; /* its #SBATCH lines are known */
 static bool from_script; /* --rv-gpu came from one that was not */
 static char *told;       /* what the callback of --rv-gpu brought last */
-static int components;   /* of a heterogeneous job, seen so far */
-static bool ours;        /* our options or rv's own job: srun's step counts */
-static bool off;         /* --rv-env=off */
+static char *told_mig;   /* and that of --rv-mig */
+static bool mig_from_script;
+static const char *partition_of_site; /* that rv.conf named, in our variable */
+static int components;                /* of a heterogeneous job, seen so far */
+static bool ours; /* our options or rv's own job: srun's step counts */
+static bool off;  /* --rv-env=off */
 
 __attribute__ ((format (printf, 1, 2), noreturn)) static void refuse (
     const char *fmt, ...)
@@ -100,10 +105,12 @@ static void drop_outer_options (void)
         return;
     /* Slurm's word for what --rv-gpu got. Nested in a job without GPUs it
      * would fail each step there. */
-    if (getenv (WISH_OPTION_ENV "rv_gpu"))
+    if (getenv (WISH_OPTION_ENV "rv_gpu") || getenv (WISH_OPTION_ENV "rv_mig"))
         unsetenv ("SLURM_GPUS");
     unsetenv (WISH_OPTION_ENV "rv_env");
     unsetenv (WISH_OPTION_ENV "rv_gpu");
+    unsetenv (WISH_OPTION_ENV "rv_mig");
+    unsetenv (WISH_OPTION_ENV "rv_isolate");
     unsetenv (WISH_OPTION_ENV "rv_nccl_timeout");
 }
 
@@ -136,6 +143,38 @@ static void parse_gpu (struct gpu_request *req)
         refuse ("cannot allocate '%s': %s", wish.gpu, err.text);
 }
 
+static const char *or_unset (const char *name, const char *chosen)
+{
+    return chosen ? chosen : getenv (name);
+}
+
+/* ask_site - what rv.conf makes of the type. */
+static void ask_site (struct gpu_request *req)
+{
+    const char *name = wish_partition_name (wish.client);
+    const struct site_gpu *gpu;
+    struct site_conf conf;
+    struct rv_error err = {0};
+
+    if (site_load (args.conf, &conf, &err))
+        refuse ("cannot read rv.conf: %s", err.text);
+    gpu = req->type[0] ? site_conf_gpu (&conf, req->type) : NULL;
+    if (gpu) {
+        if (gpu->max_per_job >= 0 && req->count > (uint64_t)gpu->max_per_job)
+            refuse ("cannot allocate '%s': the site allows a job %lld GPUs of "
+                    "type %s",
+                    wish.gpu, (long long)gpu->max_per_job, gpu->type);
+        site_gpu_type (gpu, req->type);
+        if (gpu->partition && !or_unset (name, wish.partition)
+            && envedit_set (&edit, name, gpu->partition))
+            partition_of_site = getenv (name);
+        name = wish_constraint_name (wish.client);
+        if (gpu->constraint && !or_unset (name, wish.constraint))
+            envedit_set (&edit, name, gpu->constraint);
+    }
+    site_conf_fini (&conf);
+}
+
 /* ask_cluster - the type as the nodes spell it, and that there are enough. */
 static void ask_cluster (const struct gpu_request *req, struct wish_site *site)
 {
@@ -155,26 +194,121 @@ static void ask_cluster (const struct gpu_request *req, struct wish_site *site)
     if (rc)
         refuse ("cannot allocate '%s': %s", wish.gpu, err.text);
     if (wish.client == CLI_SRUN)
-        site->cpus_per_gpu = cluster_cpus_per_gpu (wish.partition);
+        site->cpus_per_gpu = cluster_cpus_per_gpu (
+            wish.partition ? wish.partition : partition_of_site);
+}
+
+static void set_vars (const struct gpu_request *req,
+                      const struct wish_site *site)
+{
+    struct wish_var vars[WISH_VARS_MAX];
+    size_t n = wish_vars (&wish, req, site, vars);
+
+    for (size_t i = 0; i < n; i++)
+        envedit_set (&edit, vars[i].name, vars[i].value);
 }
 
 static void allocate (void)
 {
-    struct wish_var vars[WISH_VARS_MAX];
     struct gpu_request req;
     struct wish_site site;
     struct rv_error err = {0};
-    size_t n;
 
     parse_gpu (&req);
     if (wish.inside)
         return;
     if (wish_check (&wish, &err))
         refuse ("cannot allocate '%s': %s", wish.gpu, err.text);
+    ask_site (&req);
     ask_cluster (&req, &site);
-    n = wish_vars (&wish, &req, &site, vars);
-    for (size_t i = 0; i < n; i++)
-        envedit_set (&edit, vars[i].name, vars[i].value);
+    set_vars (&req, &site);
+}
+
+/* told_as - what was typed behind --rv-mig, for messages. */
+static const char *told_as (const char *value)
+{
+    return value && value[0] ? value : "--rv-mig";
+}
+
+/* check_nccl - where slices are sure to lie on cards of their own, anything
+ * goes. */
+static void check_nccl (const struct mig_request *req,
+                        const struct mig_choice *choice)
+{
+    char path[4096], version[32], warn[256];
+    struct rv_error err = {0};
+    bool found;
+
+    if (choice->per_node < 2)
+        return;
+    found = nccl_find (getenv, LOADER_CACHE, path, sizeof (path), version,
+                       sizeof (version));
+    if (wish_check_nccl (found ? version : NULL,
+                         getenv ("NCCL_MULTI_RANK_GPU_ENABLE"), req->count,
+                         warn, &err))
+        refuse ("cannot allocate '%s': %s", told_as (wish.mig), err.text);
+    if (warn[0])
+        fprintf (stderr, "rv: %s\n", warn);
+}
+
+/* choose_slices - the type as the nodes spell it, by rv.conf. */
+static void choose_slices (const struct mig_request *req,
+                           struct mig_choice *choice, char *partition,
+                           size_t size)
+{
+    struct cluster_offers offers = {0};
+    struct site_conf conf;
+    struct rv_error err = {0};
+    struct mig_rule *rules;
+    size_t n;
+    int rc;
+
+    if (site_load (args.conf, &conf, &err))
+        refuse ("cannot read rv.conf: %s", err.text);
+    if (wish.elsewhere || cluster_offers_load (&offers))
+        refuse ("cannot allocate '%s': %s", told_as (wish.mig),
+                wish.elsewhere ? "rv knows the slices of its own cluster "
+                                 "alone; use --gres=gpu:PROFILE:N"
+                               : "slurmctld does not tell its nodes");
+    rules = site_mig_rules (&conf, &n);
+    rc = mig_resolve (req, offers.offer, offers.n, rules, n, choice, &err);
+    cluster_offers_fini (&offers);
+    if (rc)
+        refuse ("cannot allocate '%s': %s", told_as (wish.mig), err.text);
+    snprintf (partition, size, "%s",
+              choice->rule && choice->rule->partition ? choice->rule->partition
+                                                      : "");
+    free (rules);
+    site_conf_fini (&conf);
+}
+
+static void allocate_slices (void)
+{
+    struct gpu_request gpus = {0};
+    struct mig_choice choice;
+    struct mig_request req;
+    struct wish_site site = {.cpus_per_gpu = 1};
+    struct rv_error err = {0};
+    char partition[256];
+
+    if (mig_parse (wish.mig, &req, &err))
+        refuse ("cannot allocate '%s': %s", told_as (wish.mig), err.text);
+    if (wish.inside)
+        return;
+    if (wish_check_mig (&wish, req.count, &err))
+        refuse ("cannot allocate '%s': %s", told_as (wish.mig), err.text);
+    choose_slices (&req, &choice, partition, sizeof (partition));
+    check_nccl (&req, &choice);
+    gpus.count = req.count;
+    memcpy (gpus.type, choice.type, sizeof (gpus.type));
+    memcpy (site.type, choice.type, sizeof (site.type));
+    site.per_node = choice.per_node;
+    if (partition[0] && !wish.partition)
+        envedit_set (&edit, wish_partition_name (wish.client), partition);
+    if (wish.client == CLI_SRUN)
+        site.cpus_per_gpu = cluster_cpus_per_gpu (
+            partition[0] && !wish.partition ? partition : wish.partition);
+    set_vars (&gpus, &site);
 }
 
 static void check_env (const char *text, bool *ret_on)
@@ -246,7 +380,8 @@ int client_init (spank_t sp, int argc, char **argv)
     read_script ();
     /* A step that one of our ranks starts is ours, as its job is. */
     ours = wish.gpu_asked || wish.timeout_asked || wish.differ_asked
-           || getenv ("RV_REQUEST_DIR") || getenv ("RV_STEP");
+           || wish.mig_asked || wish.isolate_asked || getenv ("RV_REQUEST_DIR")
+           || getenv ("RV_STEP");
     if (wish.timeout_asked)
         check_timeout (wish.timeout);
     if (wish.differ_asked)
@@ -256,7 +391,9 @@ int client_init (spank_t sp, int argc, char **argv)
         ours = on;
         off = !on;
     }
-    if (wish.gpu_asked)
+    if (wish.mig_asked)
+        allocate_slices ();
+    else if (wish.gpu_asked)
         allocate ();
     kill_on_bad_exit ();
     return 0;
@@ -264,12 +401,12 @@ int client_init (spank_t sp, int argc, char **argv)
 
 /* A script from a pipe cannot be looked at: what is not on the command line
  * then is its own. */
-static bool may_have_missed (void)
+static bool may_have_missed (const char *name)
 {
     if (wish.client != CLI_SBATCH || script_read)
         return true;
     for (int i = stop; i < n_words; i++)
-        if (cli_might_be (words[i], "rv-gpu"))
+        if (cli_might_be (words[i], name))
             return true;
     return false;
 }
@@ -286,7 +423,7 @@ static void gpu_option (const char *value)
                 value);
     if (wish.gpu_asked && !from_script)
         return;
-    if (may_have_missed ())
+    if (may_have_missed ("rv-gpu"))
         refuse ("cannot allocate '%s': --rv-gpu stands behind a word that "
                 "rv does not know; put it before the other options",
                 value);
@@ -295,6 +432,29 @@ static void gpu_option (const char *value)
     wish.gpu_asked = true;
     wish.gpu = told;
     allocate ();
+}
+
+static void mig_option (const char *value)
+{
+    free (told_mig);
+    told_mig = strdup (value);
+    if (!told_mig)
+        refuse ("cannot allocate '%s': %s", told_as (value), strerror (ENOMEM));
+    if (!wish.client)
+        refuse ("cannot allocate '%s': --rv-mig is an option of srun, sbatch "
+                "and salloc; use --gres=gpu:PROFILE:N",
+                told_as (value));
+    if (wish.mig_asked && !mig_from_script)
+        return;
+    if (may_have_missed ("rv-mig"))
+        refuse ("cannot allocate '%s': --rv-mig stands behind a word that "
+                "rv does not know; put it before the other options",
+                told_as (value));
+    mig_from_script = true;
+    envedit_undo (&edit);
+    wish.mig_asked = true;
+    wish.mig = told_mig;
+    allocate_slices ();
 }
 
 int client_option (enum option option, const char *value)
@@ -315,8 +475,10 @@ int client_option (enum option option, const char *value)
         check_timeout (value);
         break;
     case OPTION_MIG:
-        refuse ("cannot allocate MIG slices: --rv-mig is not served yet; "
-                "use --gres=gpu:PROFILE:N, such as --gres=gpu:1g.10gb:1");
+        mig_option (value && strcmp (value, "(null)") != 0 ? value : "");
+        break;
+    case OPTION_ISOLATE:
+        break;
     }
     return 0;
 }
@@ -326,8 +488,20 @@ int client_post_opt (void)
     if (edit.n > 0)
         given = edit;
     envedit_undo (&edit);
-    if (!wish.gpu_asked || wish.inside)
+    if (wish.inside || (!wish.gpu_asked && !wish.mig_asked))
         return 0;
+    if (wish.mig_asked) {
+        if (components++ > 0)
+            refuse ("cannot allocate '%s': --rv-mig does not go with "
+                    "heterogeneous jobs; give each component "
+                    "--gres=gpu:PROFILE:N",
+                    told_as (wish.mig));
+        if (!told_mig || strcmp (told_mig, wish.mig ? wish.mig : "") != 0)
+            refuse ("cannot allocate '%s': Slurm took the command line as "
+                    "'%s'; put --rv-mig before the other options",
+                    told_as (wish.mig), told_as (told_mig));
+        return 0;
+    }
     if (components++ > 0)
         refuse ("cannot allocate '%s': --rv-gpu does not go with "
                 "heterogeneous jobs; give each component --gpus",

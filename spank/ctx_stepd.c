@@ -3,7 +3,8 @@
  *
  * stepd_init and stepd_option run as root and only keep words; they cannot
  * fail the step, so a bad plugstack word is logged and the plugin then does
- * nothing. stepd_task_init runs as the user in the task's own process, reads
+ * nothing. stepd_user_init asks NVML, in a child that is the user, for steps
+ * that need the names of devices. stepd_task_init runs as the user in the task's own process, reads
  * no file and loads no library. Nothing is set with spank_setenv elsewhere:
  * that would reach the batch script and every step it starts. */
 #include "config.h"
@@ -23,13 +24,15 @@
 #include "plan/duration.h"
 #include "plan/hostlist.h"
 #include "plan/rank_env.h"
+#include "stepd_gpus.h"
 #include "wish.h"
 
 static struct plugin_args args;
-static uint32_t node_cpus;    /* before Slurm bound anything */
-static bool disabled;         /* by a bad plugstack word */
-static bool asked;            /* some --rv option came with the step */
-static bool off;              /* --rv-env=off */
+static uint32_t node_cpus; /* before Slurm bound anything */
+static bool disabled;      /* by a bad plugstack word */
+static bool asked;         /* some --rv option came with the step */
+static bool off;           /* --rv-env=off */
+static struct stepd_gpus_wish gpus;
 static char timeout_text[64]; /* "" = not asked */
 static char differ_text[DIFFER_MAX];
 
@@ -50,6 +53,9 @@ int stepd_init (spank_t sp, int argc, char **argv)
 int stepd_option (enum option option, const char *value)
 {
     asked = true;
+    gpus.slices |= option == OPTION_MIG;
+    gpus.isolate |= option == OPTION_ISOLATE;
+    gpus.whole |= option == OPTION_GPU;
     if (option == OPTION_ENV)
         off = value && strcmp (value, "off") == 0;
     if (option == OPTION_DIFFER)
@@ -293,6 +299,84 @@ static uint32_t step_cpus (struct task *t, uint32_t local)
     return affinity_shared (affinity_count (), node_cpus, per_task, local);
 }
 
+/* What a job of rv or its user says where no option can. */
+static void read_wish (struct task *t)
+{
+    const char *value = task_get (t, "RV_MIG");
+
+    gpus.slices |= value && value[0];
+    value = task_get (t, "RV_ISOLATE");
+    gpus.isolate |= value && strcmp (value, "on") == 0;
+    gpus.whole |= task_get (t, "RV_REQUEST_DIR") != NULL;
+}
+
+/* node_name - Slurm's, which on a machine of several nodes is not its own. */
+static const char *node_name (struct task *t, char *buf, size_t size)
+{
+    const char *value = task_get (t, "SLURMD_NODENAME");
+
+    if (!value || !value[0])
+        value = getenv ("SLURMD_NODENAME");
+    if (value && value[0] && strlen (value) < size)
+        return memcpy (buf, value, strlen (value) + 1);
+    if (gethostname (buf, size))
+        return "this node";
+    buf[size - 1] = '\0';
+    buf[strcspn (buf, ".")] = '\0';
+    return buf;
+}
+
+int stepd_user_init (spank_t sp)
+{
+    static struct task t;
+    uint32_t n_tasks = 0;
+    char node[256];
+
+    t.sp = sp;
+    if (!is_ours (&t))
+        return 0;
+    read_wish (&t);
+    if (!gpus.slices && !gpus.isolate)
+        return 0;
+    if (spank_get_item (sp, S_JOB_LOCAL_TASK_COUNT, &n_tasks) != ESPANK_SUCCESS)
+        n_tasks = 0;
+    stepd_gpus_look (args.nvml, node_name (&t, node, sizeof (node)),
+                     getenv ("SLURM_CONF"), n_tasks);
+    return 0;
+}
+
+static char *kept (const char *value)
+{
+    return value ? strdup (value) : NULL;
+}
+
+/* set_device - the task's own GPU, where it is to see one. */
+static void set_device (struct task *t, const struct rank_env_in *in)
+{
+    char node[256], own[DEVLIST_NAME_MAX];
+    struct rv_error err = {0};
+    char *visible = kept (task_get (t, "CUDA_VISIBLE_DEVICES"));
+    char *step = kept (task_get (t, "SLURM_STEP_GPUS"));
+    struct devlist_task d = {
+        .visible = visible,
+        .step = step,
+        .rank = in->rank,
+        .local_rank = in->local_rank,
+        .local_size = in->local_size,
+    };
+
+    d.node = node_name (t, node, sizeof (node));
+    if (!number (t, "SLURM_GPUS_ON_NODE", &d.on_node))
+        d.on_node = 0;
+    read_wish (t);
+    if (stepd_gpus_take (&gpus, &d, own, &err))
+        refuse ("cannot start the task: %s", err.text);
+    if (own[0] && task_set (t, "CUDA_VISIBLE_DEVICES", own))
+        refuse ("cannot set CUDA_VISIBLE_DEVICES: no memory");
+    free (visible);
+    free (step);
+}
+
 int stepd_task_init (spank_t sp)
 {
     static struct task t; /* of this process alone, and large */
@@ -310,6 +394,7 @@ int stepd_task_init (spank_t sp)
     het = place (&t, &in);
     in.cpus = step_cpus (&t, in.local_size);
     in.nccl_timeout_s = timeout_s ();
+    set_device (&t, &in);
     in.one_device =
         rank_env_visible (task_get (&t, "CUDA_VISIBLE_DEVICES")) == 1;
     in.master_addr = head_addr (&t, het, addr, sizeof (addr));

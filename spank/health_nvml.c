@@ -9,12 +9,12 @@
 
 #include "health_nvml.h"
 
-#include <dlfcn.h>
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "nvml.h"
 
 enum {
     NVML_OK = 0,
@@ -53,45 +53,31 @@ struct nvml {
     int (*processes) (void *, unsigned *, struct nvml_process *);
 };
 
-/* POSIX has dlsym give functions as void *, which C does not. */
-static void find (void *lib, const char *name, void *ret_function)
-{
-    void *symbol = dlsym (lib, name);
-
-    memcpy (ret_function, &symbol, sizeof (symbol));
-}
-
 static int load (const char *path, struct nvml *nvml, struct rv_error *err)
 {
-    const char *name = path ? path : "libnvidia-ml.so.1";
-    struct stat st;
     void *lib;
+    int rc = nvml_open (path, &lib, err);
 
-    if (path && (path[0] != '/' || stat (path, &st)))
-        return error_set (err, RV_ENOTFOUND, "%s: %s", path,
-                          path[0] != '/' ? "is no absolute path"
-                                         : strerror (errno));
-    if (path
-        && ((st.st_mode & 022) || (st.st_uid != 0 && st.st_uid != geteuid ())))
-        return error_set (err, RV_EINVAL, "%s: others may write it", path);
-    lib = dlopen (name, RTLD_NOW | RTLD_LOCAL);
-    if (!lib)
-        return error_set (err, RV_ENOTFOUND, "%s", dlerror ());
-    find (lib, "nvmlErrorString", &nvml->error);
-    find (lib, "nvmlInit_v2", &nvml->init);
-    find (lib, "nvmlDeviceGetCount_v2", &nvml->count);
-    find (lib, "nvmlDeviceGetHandleByIndex_v2", &nvml->handle);
-    find (lib, "nvmlDeviceGetPciInfo_v3", &nvml->pci);
-    find (lib, "nvmlDeviceGetMinorNumber", &nvml->minor);
-    find (lib, "nvmlDeviceGetMigMode", &nvml->mig);
-    find (lib, "nvmlDeviceGetTotalEccErrors", &nvml->ecc);
-    find (lib, "nvmlDeviceGetRemappedRows", &nvml->rows);
-    find (lib, "nvmlDeviceGetRetiredPagesPendingStatus", &nvml->pages);
-    find (lib, "nvmlDeviceGetComputeRunningProcesses_v3", &nvml->processes);
+    if (rc)
+        return rc;
+    nvml_find (lib, "nvmlErrorString", &nvml->error);
+    nvml_find (lib, "nvmlInit_v2", &nvml->init);
+    nvml_find (lib, "nvmlDeviceGetCount_v2", &nvml->count);
+    nvml_find (lib, "nvmlDeviceGetHandleByIndex_v2", &nvml->handle);
+    nvml_find (lib, "nvmlDeviceGetPciInfo_v3", &nvml->pci);
+    nvml_find (lib, "nvmlDeviceGetMinorNumber", &nvml->minor);
+    nvml_find (lib, "nvmlDeviceGetMigMode", &nvml->mig);
+    nvml_find (lib, "nvmlDeviceGetTotalEccErrors", &nvml->ecc);
+    nvml_find (lib, "nvmlDeviceGetRemappedRows", &nvml->rows);
+    nvml_find (lib, "nvmlDeviceGetRetiredPagesPendingStatus", &nvml->pages);
+    nvml_find (lib, "nvmlDeviceGetComputeRunningProcesses_v3",
+               &nvml->processes);
     if (!nvml->processes)
-        find (lib, "nvmlDeviceGetComputeRunningProcesses_v2", &nvml->processes);
+        nvml_find (lib, "nvmlDeviceGetComputeRunningProcesses_v2",
+                   &nvml->processes);
     if (!nvml->error || !nvml->init || !nvml->count || !nvml->handle)
-        return error_set (err, RV_ENOTFOUND, "%s: is no NVML", name);
+        return error_set (err, RV_ENOTFOUND, "%s: is no NVML",
+                          path ? path : "libnvidia-ml.so.1");
     return RV_OK;
 }
 

@@ -21,8 +21,10 @@ static char env_name[] = "rv-env", env_arg[] = "on|off",
             env_usage[] = "variables of the rank, such as RANK and WORLD_SIZE";
 static char gpu_name[] = "rv-gpu", gpu_arg[] = "[type:]n",
             gpu_usage[] = "whole GPUs of the job, such as 4 or a100:4";
+static char isolate_name[] = "rv-isolate",
+            isolate_usage[] = "each task sees one GPU of its own";
 static char mig_name[] = "rv-mig", mig_arg[] = "profile[:n]",
-            mig_usage[] = "MIG slices (not served yet)";
+            mig_usage[] = "MIG slices, one a task, such as 1g.10gb:4";
 static char timeout_name[] = "rv-nccl-timeout", timeout_arg[] = "duration",
             timeout_usage[] = "deadline of every wait, such as 90s or 30m";
 
@@ -30,6 +32,7 @@ static struct spank_option options[] = {
     {differ_name, differ_arg, differ_usage, 1, OPTION_DIFFER, option_cb},
     {env_name, env_arg, env_usage, 1, OPTION_ENV, option_cb},
     {gpu_name, gpu_arg, gpu_usage, 1, OPTION_GPU, option_cb},
+    {isolate_name, NULL, isolate_usage, 0, OPTION_ISOLATE, option_cb},
     {mig_name, mig_arg, mig_usage, 2, OPTION_MIG, option_cb},
     {timeout_name, timeout_arg, timeout_usage, 1, OPTION_NCCL_TIMEOUT,
      option_cb},

@@ -10,6 +10,7 @@ enum option {
     OPTION_DIFFER,
     OPTION_ENV,
     OPTION_GPU,
+    OPTION_ISOLATE,
     OPTION_MIG,
     OPTION_NCCL_TIMEOUT,
 };

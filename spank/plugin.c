@@ -42,6 +42,13 @@ int slurm_spank_local_user_init (spank_t sp, int argc, char **argv)
 }
 
 /* Called in slurmstepd alone. */
+int slurm_spank_user_init (spank_t sp, int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    return stepd_user_init (sp);
+}
+
 int slurm_spank_task_init (spank_t sp, int argc, char **argv)
 {
     (void)argc;

@@ -45,6 +45,20 @@ static const char *prefix (enum cli_client client)
     }
 }
 
+const char *wish_partition_name (enum cli_client client)
+{
+    return client == CLI_SBATCH   ? "SBATCH_PARTITION"
+           : client == CLI_SALLOC ? "SALLOC_PARTITION"
+                                  : "SLURM_PARTITION";
+}
+
+const char *wish_constraint_name (enum cli_client client)
+{
+    return client == CLI_SBATCH   ? "SBATCH_CONSTRAINT"
+           : client == CLI_SALLOC ? "SALLOC_CONSTRAINT"
+                                  : "SLURM_CONSTRAINT";
+}
+
 const char *wish_gpus_name (enum cli_client client)
 {
     switch (client) {
@@ -111,6 +125,12 @@ static void init_srun (struct wish *w, wish_get_f get)
     w->kill = get ("SLURM_KILL_BAD_EXIT") != NULL;
 }
 
+/* Slurm's word for an option without a value. */
+static const char *option_text (const char *value)
+{
+    return value && strcmp (value, "(null)") == 0 ? "" : value;
+}
+
 void wish_init (struct wish *w, enum cli_client client, wish_get_f get)
 {
     char clusters[32];
@@ -123,6 +143,9 @@ void wish_init (struct wish *w, enum cli_client client, wish_get_f get)
         w->timeout = get (WISH_OPTION_ENV "rv_nccl_timeout");
         w->env = get (WISH_OPTION_ENV "rv_env");
         w->differ = get (WISH_OPTION_ENV "rv_differ");
+        w->mig = option_text (get (WISH_OPTION_ENV "rv_mig"));
+        w->mig_asked = w->mig != NULL;
+        w->isolate_asked = get (WISH_OPTION_ENV "rv_isolate") != NULL;
         w->gpu_asked = w->gpu != NULL;
         w->env_asked = w->env != NULL;
         w->timeout_asked = w->timeout != NULL;
@@ -145,18 +168,43 @@ void wish_seen_script (void *wish, const char *name, const char *value)
     struct wish *w = wish;
 
     seen_rival (w, name, value);
-    if (strcmp (name, "rv-gpu") != 0)
-        return;
-    w->script_gpu_asked = true;
-    snprintf (w->script_gpu, sizeof (w->script_gpu), "%s", value ? value : "");
+    if (strcmp (name, "rv-gpu") == 0) {
+        w->script_gpu_asked = true;
+        snprintf (w->script_gpu, sizeof (w->script_gpu), "%s",
+                  value ? value : "");
+    } else if (strcmp (name, "rv-mig") == 0) {
+        w->script_mig_asked = true;
+        snprintf (w->script_mig, sizeof (w->script_mig), "%s",
+                  value ? value : "");
+    } else if (strcmp (name, "partition") == 0 && value && !w->partition) {
+        snprintf (w->script_partition, sizeof (w->script_partition), "%s",
+                  value);
+        w->partition = w->script_partition;
+    } else if (strcmp (name, "constraint") == 0 && value && !w->constraint) {
+        snprintf (w->script_constraint, sizeof (w->script_constraint), "%s",
+                  value);
+        w->constraint = w->script_constraint;
+    } else if (strcmp (name, "ntasks") == 0 && !w->tasks) {
+        w->tasks = number (value);
+    } else if (strcmp (name, "nodes") == 0 && !w->nodes) {
+        w->nodes = number (value);
+    } else if ((strcmp (name, "ntasks-per-node") == 0
+                || strcmp (name, "tasks-per-node") == 0)
+               && !w->tasks_per_node) {
+        w->tasks_per_node = number (value);
+    }
 }
 
 void wish_take_script (struct wish *w)
 {
-    if (w->gpu_asked || !w->script_gpu_asked)
-        return;
-    w->gpu_asked = true;
-    w->gpu = w->script_gpu;
+    if (!w->gpu_asked && w->script_gpu_asked) {
+        w->gpu_asked = true;
+        w->gpu = w->script_gpu;
+    }
+    if (!w->mig_asked && w->script_mig_asked) {
+        w->mig_asked = true;
+        w->mig = w->script_mig;
+    }
 }
 
 void wish_seen (void *wish, const char *name, const char *value)
@@ -166,6 +214,10 @@ void wish_seen (void *wish, const char *name, const char *value)
     seen_rival (w, name, value);
     if (strcmp (name, "rv-gpu") == 0)
         w->gpu_asked = true, w->gpu = value;
+    else if (strcmp (name, "rv-mig") == 0)
+        w->mig_asked = true, w->mig = value;
+    else if (strcmp (name, "rv-isolate") == 0)
+        w->isolate_asked = true;
     else if (strcmp (name, "rv-nccl-timeout") == 0)
         w->timeout_asked = true, w->timeout = value;
     else if (strcmp (name, "rv-differ") == 0)
@@ -176,6 +228,8 @@ void wish_seen (void *wish, const char *name, const char *value)
         w->cpus_per_gpu = value;
     else if (strcmp (name, "partition") == 0)
         w->partition = value;
+    else if (strcmp (name, "constraint") == 0)
+        w->constraint = value;
     else if (strcmp (name, "mpi") == 0)
         w->mpi = value;
     else if (strcmp (name, "nodes") == 0)
@@ -212,6 +266,78 @@ int wish_check (const struct wish *w, struct rv_error *err)
                           "%s asks for GPUs too; keep one of the two",
                           w->conflict);
     return RV_OK;
+}
+
+/* tasks_asked - how many tasks the user asks for, 0 when that is not said or
+ * is no one number. */
+static uint64_t tasks_asked (const struct wish *w)
+{
+    if (w->tasks > 0)
+        return (uint64_t)w->tasks;
+    if (w->tasks == 0 && w->tasks_per_node > 0 && w->nodes > 0)
+        return (uint64_t)w->tasks_per_node * (uint64_t)w->nodes;
+    /* sbatch and salloc make one task of silence. */
+    if (w->tasks == 0 && w->tasks_per_node == 0 && w->client != CLI_SRUN)
+        return w->nodes > 0 ? (uint64_t)w->nodes : 1;
+    return 0;
+}
+
+int wish_check_mig (const struct wish *w, uint32_t count, struct rv_error *err)
+{
+    uint64_t tasks = tasks_asked (w);
+
+    if (w->gpu_asked)
+        return error_set (err, RV_EINVAL,
+                          "--rv-gpu asks for whole GPUs too; keep one of the "
+                          "two");
+    if (w->conflict[0])
+        return error_set (err, RV_EINVAL,
+                          "%s asks for GPUs too; keep one of the two",
+                          w->conflict);
+    if (tasks > 0 && tasks < count)
+        return error_set (err, RV_EINVAL,
+                          "%" PRIu32 " slices for %" PRIu64 " task%s, and a "
+                          "process of CUDA uses one; start %" PRIu32
+                          " tasks (-n %" PRIu32 "), ask for fewer slices, or "
+                          "for a larger profile or whole GPUs (--rv-gpu)",
+                          count, tasks, tasks == 1 ? "" : "s", count, count);
+    if (tasks > count)
+        return error_set (err, RV_EINVAL,
+                          "%" PRIu64 " tasks for %" PRIu32 " slice%s; each "
+                          "task needs its own: ask for PROFILE:%" PRIu64
+                          " or start %" PRIu32 " (-n %" PRIu32 ")",
+                          tasks, count, count == 1 ? "" : "s", tasks, count,
+                          count);
+    return RV_OK;
+}
+
+int wish_check_nccl (const char *version, const char *enable, uint32_t count,
+                     char ret_warn[256], struct rv_error *err)
+{
+    int major = 0, minor = 0;
+
+    ret_warn[0] = '\0';
+    if (count < 2 || enable)
+        return RV_OK;
+    if (!version || sscanf (version, "%6d.%6d", &major, &minor) != 2) {
+        snprintf (ret_warn, 256,
+                  "slices may lie on one card, where ranks that use NCCL need "
+                  "2.30 and NCCL_MULTI_RANK_GPU_ENABLE=1; this machine does "
+                  "not tell the job's NCCL");
+        return RV_OK;
+    }
+    if (major > 2 || (major == 2 && minor >= 30)) {
+        snprintf (ret_warn, 256,
+                  "slices may lie on one card: ranks that use NCCL need "
+                  "NCCL_MULTI_RANK_GPU_ENABLE=1 then");
+        return RV_OK;
+    }
+    return error_set (err, RV_EINVAL,
+                      "slices may lie on one card, and NCCL %s refuses two "
+                      "ranks there; use one slice, whole GPUs (--rv-gpu), NCCL "
+                      "2.30 with NCCL_MULTI_RANK_GPU_ENABLE=1, or set that to "
+                      "0 if no rank uses NCCL",
+                      version);
 }
 
 /* add - one variable more; [n] is how many there are. */
@@ -350,8 +476,8 @@ int wish_dedicated (const struct gpu_request *req,
     if (gres_is_mig (req->type))
         return error_set (err, RV_EINVAL,
                           "'%s' is a MIG profile and no whole GPU; use "
-                          "--gres=gpu:%s:N, N slices a node",
-                          req->type, req->type);
+                          "--rv-mig=%s:%" PRIu32,
+                          req->type, req->type, req->count);
     memcpy (spelled, req->type, sizeof (spelled));
     for (size_t i = 0; i < n; i++) {
         int rc = look (offers[i].gres, req->type, &t, spelled, &most, err);

@@ -23,11 +23,18 @@ struct wish {
     const char *timeout; /* text of --rv-nccl-timeout, likewise */
     const char *env;     /* text of --rv-env, likewise */
     const char *differ;  /* text of --rv-differ, likewise */
+    const char *mig;     /* text of --rv-mig; NULL and "" without a value */
     bool gpu_asked, timeout_asked, env_asked, differ_asked;
-    bool wrap;                /* sbatch --wrap: there is no script */
-    bool script_gpu_asked;    /* by a #SBATCH line */
-    char script_gpu[128];     /* its value; cut, and so malformed, if longer */
+    bool mig_asked, isolate_asked;
+    bool wrap;             /* sbatch --wrap: there is no script */
+    bool script_gpu_asked; /* by a #SBATCH line */
+    bool script_mig_asked; /* likewise */
+    char script_gpu[128];  /* its value; cut, and so malformed, if longer */
+    char script_mig[128];  /* likewise */
+    char script_partition[128];
+    char script_constraint[128];
     const char *partition;    /* NULL = the default one */
+    const char *constraint;   /* of -C */
     const char *cpus_per_gpu; /* text of --cpus-per-gpu */
     const char *mpi;          /* text of --mpi or SLURM_MPI_TYPE */
     char conflict[64];        /* option or variable that asks for GPUs too */
@@ -56,11 +63,13 @@ void wish_init (struct wish *w, enum cli_client client, wish_get_f get);
 void wish_seen (void *wish, const char *name, const char *value);
 
 /* wish_seen_script - the same for #SBATCH lines, which everything else
- * overrides: --rv-gpu is noted apart and copied, and so is what asks for GPUs
- * beside it. */
+ * overrides: --rv-gpu and --rv-mig are noted apart and copied, and so is what
+ * asks for GPUs beside them. Tasks and nodes count where the command line has
+ * none. */
 void wish_seen_script (void *wish, const char *name, const char *value);
 
-/* wish_take_script - the script's --rv-gpu, unless there is another. */
+/* wish_take_script - the script's --rv-gpu and --rv-mig, unless there are
+ * others. */
 void wish_take_script (struct wish *w);
 
 struct wish_site {
@@ -89,8 +98,27 @@ size_t wish_vars (const struct wish *w, const struct gpu_request *req,
  * RV_EINVAL names the option or variable that asks for GPUs too. */
 int wish_check (const struct wish *w, struct rv_error *err);
 
+/* wish_check_mig - can [count] slices go with what else was asked? A process of
+ * CUDA uses one slice, so each task has one.
+ * RV_EINVAL says what would work. */
+int wish_check_mig (const struct wish *w, uint32_t count, struct rv_error *err);
+
+/* wish_check_nccl - may ranks on slices of one card use this NCCL?
+ *   version   "2.28.9"; "?" or NULL = nobody knows
+ *   enable    NCCL_MULTI_RANK_GPU_ENABLE, NULL = unset. Set to anything, the
+ *             user has decided.
+ *   ret_warn  written: "" or a line to print
+ * RV_EINVAL for one that is known and older than 2.30. */
+int wish_check_nccl (const char *version, const char *enable, uint32_t count,
+                     char ret_warn[256], struct rv_error *err);
+
 /* wish_parse_env - "on" or "off"; RV_EINVAL otherwise. NULL is neither. */
 int wish_parse_env (const char *text, bool *ret_on, struct rv_error *err);
+
+/* wish_partition_name - "SLURM_PARTITION" and so on; wish_constraint_name
+ * likewise. */
+const char *wish_partition_name (enum cli_client client);
+const char *wish_constraint_name (enum cli_client client);
 
 /* wish_gpus_name - "SLURM_GPUS", "SBATCH_GPUS", "SALLOC_GPUS". */
 const char *wish_gpus_name (enum cli_client client);

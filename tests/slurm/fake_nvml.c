@@ -8,6 +8,9 @@
  *   stop=PID                     it sends SIGSTOP there
  *   gpu                          one card more; what follows is of it
  *   ecc=N failed pending pages lost reset mig pid=N
+ *   slice=GI                     MIG, with one slice more: GPU instance GI,
+ *                                compute instance 0
+ * The UUIDs are GPU-fake-CARD and MIG-fake-CARD-GI.
  * Cards without a word are healthy, have minor numbers from 0 and buses
  * 00000000:10:00.0, 00000000:11:00.0 ... Missing files are no cards. */
 #include <signal.h>
@@ -23,6 +26,10 @@ struct card {
     unsigned long long ecc;
     int failed, pending, pages, lost, reset, mig;
     unsigned pid;
+    struct slice {
+        unsigned card, gi;
+    } slice[7];
+    unsigned n_slices;
 };
 
 struct pci {
@@ -62,6 +69,10 @@ static int read_word (const char *word)
         c->ecc = strtoull (word + 4, NULL, 10);
     } else if (strncmp (word, "pid=", 4) == 0) {
         c->pid = (unsigned)strtoul (word + 4, NULL, 10);
+    } else if (strncmp (word, "slice=", 6) == 0 && c->n_slices < 7) {
+        c->mig = 1;
+        c->slice[c->n_slices++] =
+            (struct slice){c->index, (unsigned)strtoul (word + 6, NULL, 10)};
     } else {
         c->failed |= strcmp (word, "failed") == 0;
         c->pending |= strcmp (word, "pending") == 0;
@@ -163,5 +174,54 @@ int nvmlDeviceGetComputeRunningProcesses_v3 (void *dev, unsigned *n,
     *n = c->pid != 0;
     if (c->pid)
         *process = (struct process){c->pid, 1 << 20, ~0u, ~0u};
+    return OK;
+}
+
+static int is_card (const void *dev)
+{
+    for (unsigned i = 0; i < n_cards; i++)
+        if (dev == &cards[i])
+            return 1;
+    return 0;
+}
+
+int nvmlDeviceGetUUID (void *dev, char *uuid, unsigned size)
+{
+    const struct slice *s = dev;
+
+    if (is_card (dev))
+        snprintf (uuid, size, "GPU-fake-%u", ((const struct card *)dev)->index);
+    else
+        snprintf (uuid, size, "MIG-fake-%u-%u", s->card, s->gi);
+    return OK;
+}
+
+int nvmlDeviceGetMaxMigDeviceCount (void *dev, unsigned *n)
+{
+    *n = ((const struct card *)dev)->mig ? 7 : 0;
+    return OK;
+}
+
+int nvmlDeviceGetMigDeviceHandleByIndex (void *dev, unsigned index, void **mig)
+{
+    struct card *c = dev;
+
+    /* Places may be empty: the slices stand at the end. */
+    if (index >= 7 || index < 7 - c->n_slices)
+        return 6;
+    *mig = &c->slice[index - (7 - c->n_slices)];
+    return OK;
+}
+
+int nvmlDeviceGetGpuInstanceId (void *mig, unsigned *id)
+{
+    *id = ((const struct slice *)mig)->gi;
+    return OK;
+}
+
+int nvmlDeviceGetComputeInstanceId (void *mig, unsigned *id)
+{
+    (void)mig;
+    *id = 0;
     return OK;
 }

@@ -126,8 +126,9 @@ as() {
     as '0/2 0/1 00 n1 [0,1]
 1/2 0/1 11 n2 [0,1]' srun --rv-gpu=4 --ntasks-per-node=1 "$RANKS"
     run_srun --rv-gpu=4 -n8 "$RANKS"
-    [ "$(grep -c '/4 00 n1' <<<"$output")" = 4 ]
-    [ "$(grep -c '/4 11 n2' <<<"$output")" = 4 ]
+    [ "$status" = 1 ]
+    [[ $output == *"rv: cannot start the task: n1 has 4 tasks of this step for \
+2 GPUs (0,1), one each is needed; start at most 2 there"* ]]
 }
 
 @test "CPUs a GPU are the partition's default" {
@@ -215,8 +216,8 @@ component --gpus" srun -n1 --rv-gpu=1 : -n1 true
 unit; write 500ms, 90s, 30m, 2h, 1.5h or 3d" srun --rv-nccl-timeout=30 true
     refused "rv: cannot set --rv-nccl-timeout to '5ms': less than a second; \
 write 90s or 30m" sbatch --rv-nccl-timeout=5ms --wrap true
-    refused "rv: cannot allocate MIG slices: --rv-mig is not served yet; use \
---gres=gpu:PROFILE:N, such as --gres=gpu:1g.10gb:1" srun --rv-mig true
+    refused "rv: cannot allocate '--rv-mig': the cluster has no MIG slices; ask \
+for whole GPUs with --rv-gpu" srun --rv-mig true
     # ambiguous: Slurm's own line
     run_srun --rv-=2 true
     [ "$status" != 0 ]

@@ -174,7 +174,8 @@ static void refused (void **state)
         const char *says;
     } bad[] = {
         {"1g.11gb", RV_ENOTFOUND, 0,
-         "no slices of profile '1g.11gb'; the cluster has nvidia_a100_1g.10gb, h100_1g.10gb, "
+         "no slices of profile '1g.11gb'; the cluster has nvidia_a100_1g.10gb, "
+         "h100_1g.10gb, "
          "nvidia_a100_3g.40gb"},
         {"1g.10gb", RV_EINVAL, 0,
          "'1g.10gb' fits several types of slices; name one of"},

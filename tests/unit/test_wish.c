@@ -350,7 +350,7 @@ static void no_slices_for_gpus (void **state)
     assert_int_equal (dedicated ("", 3, two, 2, &s, NULL), RV_EINVAL);
     assert_string_equal (s.type, "");
     assert_int_equal (dedicated ("1G.10gb", 3, mig, 1, &s, &err), RV_EINVAL);
-    assert_non_null (strstr (err.text, "use --gres=gpu:1G.10gb:N"));
+    assert_non_null (strstr (err.text, "use --rv-mig=1G.10gb:3"));
     /* untyped, where every GPU is whole */
     assert_int_equal (dedicated ("", 3, one, 2, &s, &err), RV_OK);
     assert_string_equal (s.type, "");
@@ -371,9 +371,78 @@ static void no_slices_for_gpus (void **state)
     assert_int_equal (s.per_node, 3);
 }
 
+static void mig (void **state)
+{
+    static const struct {
+        struct wish w;
+        uint32_t count;
+        const char *says; /* NULL: fine */
+    } c[] = {
+        {{.client = CLI_SRUN}, 4, NULL},
+        {{.client = CLI_SRUN, .tasks = 4}, 4, NULL},
+        {{.client = CLI_SRUN, .tasks = -1}, 4, NULL},
+        {{.client = CLI_SRUN, .tasks_per_node = 2, .nodes = 2}, 4, NULL},
+        {{.client = CLI_SBATCH}, 1, NULL},
+        {{.client = CLI_SBATCH, .tasks = 2}, 2, NULL},
+        {{.client = CLI_SRUN, .gpu_asked = true}, 1, "--rv-gpu asks for"},
+        {{.client = CLI_SRUN, .conflict = "--gres"}, 1, "--gres asks for GPUs"},
+        {{.client = CLI_SRUN, .tasks = 1}, 2, "2 slices for 1 task, and"},
+        {{.client = CLI_SRUN, .tasks = 3}, 2, "3 tasks for 2 slices; each"},
+        {{.client = CLI_SRUN, .tasks_per_node = 2, .nodes = 2},
+         3,
+         "4 tasks for 3 slices"},
+        {{.client = CLI_SBATCH}, 2, "start 2 tasks (-n 2)"},
+        {{.client = CLI_SALLOC, .nodes = 3}, 2, "3 tasks for 2 slices"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof (c) / sizeof (c[0]); i++) {
+        struct rv_error err = {0};
+        int rc = wish_check_mig (&c[i].w, c[i].count, &err);
+
+        assert_int_equal (rc, c[i].says ? RV_EINVAL : RV_OK);
+        if (c[i].says && !strstr (err.text, c[i].says))
+            fail_msg ("case %zu: '%s'", i, err.text);
+        assert_int_equal (wish_check_mig (&c[i].w, c[i].count, NULL), rc);
+    }
+}
+
+static void nccl (void **state)
+{
+    static const struct {
+        const char *version, *enable;
+        uint32_t count;
+        int rc;
+        const char *warn; /* "": none */
+    } c[] = {
+        {"2.28.9", NULL, 1, RV_OK, ""},
+        {"2.28.9", "1", 2, RV_OK, ""},
+        {"2.28.9", "0", 2, RV_OK, ""},
+        {"2.28.9", NULL, 2, RV_EINVAL, ""},
+        {"1.9", NULL, 2, RV_EINVAL, ""},
+        {"2.30.1", NULL, 2, RV_OK, "NCCL_MULTI_RANK_GPU_ENABLE=1 then"},
+        {"3.0", NULL, 2, RV_OK, "NCCL_MULTI_RANK_GPU_ENABLE=1 then"},
+        {"?", NULL, 2, RV_OK, "does not tell the job's NCCL"},
+        {NULL, NULL, 2, RV_OK, "does not tell the job's NCCL"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof (c) / sizeof (c[0]); i++) {
+        char warn[256] = "untouched";
+
+        assert_int_equal (
+            wish_check_nccl (c[i].version, c[i].enable, c[i].count, warn, NULL),
+            c[i].rc);
+        if (c[i].warn[0] ? !strstr (warn, c[i].warn) : warn[0] != 0)
+            fail_msg ("case %zu: '%s'", i, warn);
+    }
+}
+
 int main (void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test (mig),
+        cmocka_unit_test (nccl),
         cmocka_unit_test (becomes),
         cmocka_unit_test (options_of_the_environment),
         cmocka_unit_test (other_facts),

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * nvml.h - load the driver's management library.
+ *
+ * NVML may hang or crash: only a child of child_run may load it. */
+#ifndef RV_SPANK_NVML_H
+#define RV_SPANK_NVML_H
+
+#include "plan/error.h"
+
+/* nvml_open - load it.
+ *   path      absolute, of libnvidia-ml.so.1; NULL = where the loader finds it
+ *   ret_lib   written on success; stays loaded until the process ends
+ * RV_ENOTFOUND when it is not there; RV_EINVAL when others may write it. */
+int nvml_open (const char *path, void **ret_lib, struct rv_error *err);
+
+/* nvml_find - a function of the library.
+ *   ret_function   pointer to a function pointer; NULL written when the library
+ *                  lacks it */
+void nvml_find (void *lib, const char *name, void *ret_function);
+
+#endif
