@@ -17,7 +17,9 @@ struct bad {
 };
 
 static const struct bad bad[] = {
-    {{"verbose"}, RV_EINVAL, "unknown word 'verbose'; known words: env="},
+    {{"verbose"},
+     RV_EINVAL,
+     "unknown word 'verbose'; known words: conf=PATH, env="},
     {{""}, RV_EINVAL, "unknown word ''"},
     {{"env"}, RV_EINVAL, "unknown word 'env'"},
     {{"ENV=gpu"}, RV_EINVAL, "unknown word 'ENV=gpu'"},
@@ -74,7 +76,8 @@ static void accepted (void **state)
     const char *const off[3] = {"env=off"};
     const char *const gpu[3] = {"health=off", "env=gpu"};
     const char *const report[3] = {"health=report"};
-    const char *const drain[3] = {"nvml=/opt/a=b.so", "health=drain"};
+    const char *const drain[3] = {"nvml=/opt/a=b.so", "health=drain",
+                                  "conf=/x/rv.conf"};
     struct plugin_args args;
 
     (void)state;
@@ -86,12 +89,14 @@ static void accepted (void **state)
     assert_int_equal (args.env, ARGS_ENV_GPU);
     assert_int_equal (args.health, ARGS_HEALTH_OFF);
     assert_null (args.nvml);
+    assert_null (args.conf);
     assert_int_equal (parse (report, &args, NULL), RV_OK);
     assert_int_equal (args.env, ARGS_ENV_OFF);
     assert_int_equal (args.health, ARGS_HEALTH_REPORT);
     assert_int_equal (parse (drain, &args, NULL), RV_OK);
     assert_int_equal (args.health, ARGS_HEALTH_DRAIN);
     assert_string_equal (args.nvml, "/opt/a=b.so");
+    assert_string_equal (args.conf, "/x/rv.conf");
 }
 
 int main (void)

@@ -297,8 +297,14 @@ static void script_lines (void **state)
     wish_seen_script (&w, "gpus", "2");
     wish_take_script (&w);
     assert_false (w.gpu_asked);
-    assert_int_equal (w.nodes, 0);
+    assert_int_equal (w.nodes, 2);
+    wish_seen_script (&w, "ntasks", "4");
+    assert_int_equal (w.tasks, 4);
     assert_string_equal (w.conflict, "--gpus");
+    wish_seen_script (&w, "rv-mig", NULL);
+    wish_take_script (&w);
+    assert_true (w.mig_asked);
+    assert_string_equal (w.mig, "");
     /* the last line counts; its text is copied */
     wish_seen_script (&w, "rv-gpu", "9");
     wish_seen_script (&w, "rv-gpu", value);
