@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "cluster.h"
+#include "failure.h"
 #include "logtail.h"
 #include "plan/fsio.h"
 #include "proc.h"
@@ -90,6 +91,9 @@ static bool tells_end (const char *line, size_t len)
 {
     static const char *const begin[] = {
         "rv: rank ",
+        "rv: no rank ",
+        "rv: the job was told to end",
+        FAILURE_MARK,
         "srun: Job step aborted: ",
         "srun: launch/slurm: _step_signal: ",
         "srun: Force Terminated ",
@@ -452,6 +456,16 @@ static void explain (struct follow *f)
         cluster_jobs_fini (&jobs);
 }
 
+/* What the batch step has said of it in its log, but for the last lines of
+ * stderr: they have been shown. */
+static void say_more (const struct follow *f)
+{
+    char *text = failure_lines (f->status.failure, false);
+
+    fputs (text ? text : "", stderr);
+    free (text);
+}
+
 static int judge (struct follow *f)
 {
     char text[700];
@@ -471,6 +485,7 @@ static int judge (struct follow *f)
         snprintf (text, sizeof (text), "(%.64s) failed: %s", f->req->name,
                   f->status.cause);
         say (f, text);
+        say_more (f);
     } else {
         explain (f);
     }

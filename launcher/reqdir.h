@@ -83,7 +83,8 @@ struct request_status {
     int exit_status;  /* of the command, when done and >= 0; else -1 */
     bool told_to_end; /* by SIGTERM, and no rank had failed before */
     char *cause;      /* one line: why it ended badly; NULL = unknown */
-    bool names_rank;  /* it is about the rank that failed first */
+    bool names_rank;  /* the batch step has said the same in its log */
+    json_t *failure;  /* failure.json of this end; NULL: none */
 };
 
 /* request_status - read status.json. A file that is not there, or speaks of

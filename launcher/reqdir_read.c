@@ -177,6 +177,21 @@ static char *describe_cause (const json_t *rank)
     return strdup (line);
 }
 
+/* failure.json, if it is about this start of this job. */
+static json_t *read_failure (const char *dir, const json_t *status)
+{
+    struct rv_error why = {0};
+    json_t *json = read_json (dir, "failure.json", &why);
+
+    if (json_equal (json_object_get (json, "job_id"),
+                    json_object_get (status, "job_id"))
+        && json_equal (json_object_get (json, "restart"),
+                       json_object_get (status, "restart")))
+        return json;
+    json_decref (json);
+    return NULL;
+}
+
 int request_status (const char *dir, uint32_t job_id,
                     struct request_status *ret, struct rv_error *err)
 {
@@ -200,8 +215,9 @@ int request_status (const char *dir, uint32_t job_id,
         ret->exit_status =
             int_or (json, "exit_status", signal > 0 ? 128 + signal : -1);
         ret->told_to_end = !json_is_object (cause) && signal == SIGTERM;
-        ret->names_rank = json_is_object (cause);
-        if (ret->names_rank)
+        ret->failure = read_failure (dir, json);
+        ret->names_rank = json_is_object (cause) || ret->failure;
+        if (json_is_object (cause))
             ret->cause = describe_cause (cause);
         else if (*string_or (json, "message", ""))
             ret->cause = strdup (string_or (json, "message", ""));
@@ -213,5 +229,6 @@ int request_status (const char *dir, uint32_t job_id,
 void request_status_fini (struct request_status *status)
 {
     free (status->cause);
+    json_decref (status->failure);
     memset (status, 0, sizeof (*status));
 }

@@ -17,7 +17,7 @@ struct advice_in {
 
 struct advice {
     const char *kind; /* one word, for programs */
-    const char *what; /* a few words: what happened; NULL: nothing to add */
+    const char *what; /* why Slurm ended it; NULL: Slurm did not */
     const char *text; /* what would work; one line */
 };
 

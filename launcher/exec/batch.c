@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "exec/child.h"
+#include "exec/diagnose.h"
 #include "exec/exec.h"
 #include "exec/log.h"
 #include "exec/report.h"
@@ -160,76 +161,161 @@ static void say_cause (const json_t *cause, const char *message)
               last ? last : "");
 }
 
+/* How the job ended, while it is being found out. */
+struct ending {
+    const char *dir;
+    const struct exec_request *q;
+    const struct child_result *c; /* of srun */
+    struct report_status *s;
+    int64_t silent_rank; /* < 0: none */
+    bool told;           /* somebody wanted it to end: no failure */
+    char message[300];
+};
+
+/* Nobody is to blame: the cause goes, and the job ends as SIGTERM ends one. */
+static void end_told (struct ending *e, const char *why)
+{
+    json_decref (e->s->first_cause);
+    e->s->first_cause = NULL;
+    e->s->signal = SIGTERM;
+    e->s->exit_status = 128 + SIGTERM;
+    e->told = !why;
+    snprintf (e->message, sizeof (e->message),
+              "the job was told to end (SIGTERM)%s%s", why ? ": " : "",
+              why ? why : "");
+}
+
+/* Does Slurm say that it ended the job itself, and no rank went before? */
+static bool ended_by_slurm (struct ending *e)
+{
+    const json_t *cause = e->s->first_cause;
+    const struct advice *why;
+
+    if (cause && !json_is_true (json_object_get (cause, "told_to_end")))
+        return false;
+    why = diagnose_advice (NULL, e->c->tail);
+    if (!why || !why->what)
+        return false;
+    end_told (e, why->what);
+    return true;
+}
+
 /* All that reported were told to end, and one is silent: it went first, and
  * its rv-exec with it. Not so when the batch step was told to end too. */
-static bool one_is_silent (const char *dir, const struct exec_request *q,
-                           const struct child_result *c,
-                           struct report_status *s, char *message, size_t size)
+static bool one_is_silent (struct ending *e)
 {
+    struct report_status *s = e->s;
+    char node[128];
     uint32_t rank;
 
-    if (c->term
+    if (e->c->term
         || !json_is_true (json_object_get (s->first_cause, "told_to_end"))
-        || !report_missing (dir, s->job_id, s->restart, q->tasks, &rank))
+        || !report_missing (e->dir, s->job_id, s->restart, e->q->tasks, &rank))
         return false;
     json_decref (s->first_cause);
     s->first_cause = NULL;
     s->signal = SIGKILL;
     s->exit_status = 128 + SIGKILL;
-    snprintf (message, size,
-              "rank %u left no report: its rv-exec was killed, or its node "
+    e->silent_rank = rank;
+    diagnose_node (e->c->tail ? e->c->tail : "", rank, node, sizeof (node));
+    snprintf (e->message, sizeof (e->message),
+              "rank %u%s%s left no report: its rv-exec was killed, or its node "
               "was lost",
-              rank);
+              rank, *node ? " on " : "", node);
     return true;
 }
 
-/* Turn srun's end and the ranks' reports into the job's. */
-static void conclude (const char *dir, const struct exec_request *q,
-                      const struct child_result *c, struct report_status *s,
-                      char *message, size_t size)
+static void end_by_rank (struct ending *e)
 {
-    int srun = child_status (c), signal;
+    const json_t *cause = e->s->first_cause;
+    int signal = (int)json_integer_value (json_object_get (cause, "signal"));
+
+    e->s->signal = signal;
+    e->s->exit_status =
+        signal
+            ? 128 + signal
+            : (int)json_integer_value (json_object_get (cause, "exit_status"));
+    describe (cause, e->message, sizeof (e->message));
+}
+
+static void end_by_srun (struct ending *e, unsigned ranks)
+{
+    int srun = child_status (e->c);
+
+    if (ranks == 0 && srun < 126) {
+        e->s->exit_status = EXEC_FAILED;
+        snprintf (e->message, sizeof (e->message),
+                  "no rank started: srun ended with exit status %d; its reason "
+                  "is in the batch log",
+                  srun);
+        return;
+    }
+    e->s->exit_status = srun;
+    e->s->signal = srun > 128 ? srun - 128 : 0;
+    snprintf (e->message, sizeof (e->message),
+              "no rank ended badly, but srun ended with exit status %d", srun);
+}
+
+/* Say it once, and leave it as failure.json. */
+static void tell (const struct ending *e)
+{
+    const struct report_status *s = e->s;
+    const json_t *rank = json_object_get (s->first_cause, "rank");
+    struct diagnose_in in = {.job_id = s->job_id,
+                             .restart = s->restart,
+                             .ranks = e->q->tasks,
+                             .message = e->message,
+                             .rank = s->first_cause,
+                             .slurm = e->c->tail,
+                             .silent_rank = e->silent_rank};
+    struct rv_error err = {0};
+    json_t *failure;
+
+    report_others (e->dir, s->job_id, s->restart, e->q->tasks,
+                   rank ? json_integer_value (rank) : e->silent_rank,
+                   rank != NULL, &in.well, &in.failed, &in.silent);
+    failure = diagnose (&in);
+    say_cause (s->first_cause, e->message);
+    diagnose_say (failure);
+    if (report_failure (e->dir, failure, &err))
+        log_line (LOG_WARN, "cannot write the failure: %s", err.text);
+    json_decref (failure);
+    json_decref (in.well);
+    json_decref (in.failed);
+    json_decref (in.silent);
+}
+
+/* Turn srun's end and the ranks' reports into the job's. */
+static void conclude (struct ending *e)
+{
+    struct report_status *s = e->s;
     struct rv_error err = {0};
     unsigned ranks = 0;
 
     s->done = true;
-    s->ended = c->ended;
-    if (report_first_cause (dir, s->job_id, s->restart, &s->first_cause, &ranks,
-                            &err))
+    s->ended = e->c->ended;
+    if (report_first_cause (e->dir, s->job_id, s->restart, &s->first_cause,
+                            &ranks, &err))
         log_line (LOG_WARN, "cannot read the ranks' reports: %s", err.text);
-    signal =
-        (int)json_integer_value (json_object_get (s->first_cause, "signal"));
-    if (c->term && (!s->first_cause || signal == SIGTERM)) {
-        json_decref (s->first_cause);
-        s->first_cause = NULL;
-        s->signal = SIGTERM;
-        s->exit_status = 128 + SIGTERM;
-        snprintf (message, size, "the job was told to end (SIGTERM)");
-    } else if (one_is_silent (dir, q, c, s, message, size)) {
-        /* srun has said of that task what it knows */
-    } else if (s->first_cause) {
-        s->signal = signal;
-        s->exit_status = signal ? 128 + signal
-                                : (int)json_integer_value (json_object_get (
-                                    s->first_cause, "exit_status"));
-        describe (s->first_cause, message, size);
-        say_cause (s->first_cause, message);
-    } else if (srun == 0) {
-        message[0] = '\0';
-    } else if (ranks == 0 && srun < 126) {
-        s->exit_status = EXEC_FAILED;
-        snprintf (message, size,
-                  "no rank started: srun ended with exit status %d; its reason "
-                  "is in the batch log",
-                  srun);
-    } else {
-        s->exit_status = srun;
-        s->signal = srun > 128 ? srun - 128 : 0;
-        snprintf (message, size,
-                  "no rank ended badly, but srun ended with exit status %d",
-                  srun);
-    }
-    s->message = message[0] ? message : NULL;
+    if (child_status (e->c) == 0 && !s->first_cause)
+        return;
+    if (ended_by_slurm (e)) {
+        /* told above */
+    } else if (e->c->term
+               && (!s->first_cause
+                   || json_integer_value (
+                          json_object_get (s->first_cause, "signal"))
+                          == SIGTERM))
+        end_told (e, NULL);
+    else if (one_is_silent (e)) {
+        /* told above */
+    } else if (s->first_cause)
+        end_by_rank (e);
+    else
+        end_by_srun (e, ranks);
+    s->message = e->message;
+    if (!e->told)
+        tell (e);
 }
 
 static void write_status (const char *dir, const struct report_status *s)
@@ -246,11 +332,12 @@ static int run (const char *dir, const struct exec_request *q,
     struct child_result c = {0};
     struct rv_error err = {0};
     struct args a = {0};
-    char message[300] = "";
+    struct ending e = {.dir = dir, .q = q, .c = &c, .s = s, .silent_rank = -1};
     int rc;
 
     if (!(rc = make_args (&a, q, dir, s->job_id, &err))) {
-        struct child_opts opts = {.argv = a.v, .env = environ, .in_step = true};
+        struct child_opts opts = {
+            .argv = a.v, .env = environ, .tail = true, .in_step = true};
 
         rc = child_run (&opts, &c, &err);
     }
@@ -265,7 +352,7 @@ static int run (const char *dir, const struct exec_request *q,
         s->message = err.text;
         write_status (dir, s);
     } else {
-        conclude (dir, q, &c, s, message, sizeof (message));
+        conclude (&e);
         write_status (dir, s);
         json_decref (s->first_cause);
     }

@@ -101,10 +101,10 @@ static struct cause_claim *add (struct cause *c, int fd)
     return &c->claim[c->n++];
 }
 
-static void answer (struct cause_claim *q, char word)
+static void answer (struct cause_claim *q, const void *word, size_t len)
 {
     if (q->fd >= 0) {
-        if (send (q->fd, &word, 1, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
+        if (send (q->fd, word, len, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
             /* it was ended meanwhile */
         }
         close (q->fd);
@@ -114,14 +114,36 @@ static void answer (struct cause_claim *q, char word)
     q->have = CLAIM_SIZE + 1; /* answered */
 }
 
-static void note_claim (struct cause *c, struct cause_claim *q, int signal)
+static void note_claim (struct cause *c, struct cause_claim *q, uint32_t rank,
+                        int signal)
 {
+    q->rank = rank;
     q->signal = signal;
     q->whole = true;
     if (c->decided)
-        answer (q, 'n');
+        answer (q, "n", 1);
     else if (!c->decide_ms)
         c->decide_ms = now_ms () + CAUSE_WINDOW_MS;
+}
+
+/* All that asked but [best]. */
+static void note_others (struct cause *c, const struct cause_claim *best)
+{
+    c->knows_others = true;
+    c->n_others = 0;
+    for (size_t i = 0; i < c->n && c->n_others < CAUSE_OTHERS; i++)
+        if (c->claim[i].whole && &c->claim[i] != best)
+            c->other[c->n_others++] = c->claim[i].rank;
+}
+
+static void answer_yes (struct cause *c, struct cause_claim *best)
+{
+    unsigned char word[5 + 4 * CAUSE_OTHERS] = "y";
+
+    put_le (word + 1, c->n_others, 4);
+    for (size_t i = 0; i < c->n_others; i++)
+        put_le (word + 5 + 4 * i, c->other[i], 4);
+    answer (best, word, 5 + 4 * c->n_others);
 }
 
 /* Choose among those that asked; true when it is our own child. */
@@ -139,11 +161,12 @@ static bool decide (struct cause *c)
     if (!best)
         return false;
     ours = best->fd < 0;
-    answer (best, 'y');
+    note_others (c, best);
+    answer_yes (c, best);
     c->decided = true;
     for (size_t i = 0; i < c->n; i++)
         if (c->claim[i].whole)
-            answer (&c->claim[i], 'n');
+            answer (&c->claim[i], "n", 1);
     return ours;
 }
 
@@ -164,7 +187,8 @@ static void read_claim (struct cause *c, struct cause_claim *q)
         q->have = CLAIM_SIZE + 1;
         return;
     }
-    note_claim (c, q, (int)get_le (q->buf + 16, 4));
+    note_claim (c, q, (uint32_t)get_le (q->buf + 12, 4),
+                (int)get_le (q->buf + 16, 4));
 }
 
 static size_t op_fill (void *arg, struct pollfd *p, size_t max,
@@ -223,7 +247,7 @@ static bool ask_ourselves (struct cause *c, int signal)
         return false;
     if (!(q = add (c, -1)))
         return true;
-    note_claim (c, q, signal);
+    note_claim (c, q, c->rank, signal);
     while (now_ms () < c->decide_ms) {
         int wait_ms = 0;
         size_t n = op_fill (c, p, 64, &wait_ms);
@@ -265,11 +289,25 @@ static int connect_to (const char *addr, uint16_t port, int64_t end_ms)
     return p.fd;
 }
 
+/* Rank 0's answer; an answer that is not whole leaves the others unknown. */
+static void read_others (struct cause *c, const unsigned char *word, ssize_t n)
+{
+    uint64_t count = n >= 5 ? get_le (word + 1, 4) : CAUSE_OTHERS + 1;
+
+    if (count > CAUSE_OTHERS || (uint64_t)n != 5 + 4 * count)
+        return;
+    c->knows_others = true;
+    for (c->n_others = 0; c->n_others < count; c->n_others++)
+        c->other[c->n_others] =
+            (uint32_t)get_le (word + 5 + 4 * c->n_others, 4);
+}
+
 bool cause_is_ours (struct cause *c, int signal)
 {
     unsigned char claim[CLAIM_SIZE] = "rvca";
     int64_t end_ms = now_ms () + ANSWER_MS, left;
-    char word = 'y';
+    unsigned char word[5 + 4 * CAUSE_OTHERS] = "y";
+    ssize_t n = 0;
     int fd;
 
     if (c->port == 0)
@@ -288,10 +326,11 @@ bool cause_is_ours (struct cause *c, int signal)
         || poll (&(struct pollfd){.fd = fd, .events = POLLIN}, 1,
                  left > 0 ? (int)left : 0)
                <= 0
-        || recv (fd, &word, 1, MSG_DONTWAIT) <= 0)
+        || (n = recv (fd, word, sizeof (word), MSG_DONTWAIT)) <= 0)
         poll (NULL, 0, GONE_MS);
     close (fd);
-    return word == 'y';
+    read_others (c, word, n);
+    return word[0] == 'y';
 }
 
 void cause_fini (struct cause *c)

@@ -8,8 +8,9 @@
  * first. The others keep quiet and wait to be ended. Where rank 0 is gone
  * already, whoever asks speaks.
  *
- * Wire: "rvca" token:8 rank:4 signal:4 (little endian), answered by 'y' or
- * 'n'. The token is random and came through the fence. */
+ * Wire: "rvca" token:8 rank:4 signal:4 (little endian), answered by 'n', or by
+ * 'y' count:4 and the ranks (4 each) of the others that asked meanwhile. The
+ * token is random and came through the fence. */
 #ifndef RV_EXEC_CAUSE_H
 #define RV_EXEC_CAUSE_H
 
@@ -19,10 +20,13 @@
 
 #include "exec/child.h"
 
+#define CAUSE_OTHERS 64 /* as many are told */
+
 struct cause_claim {
     int fd; /* -1: our own child's */
     unsigned char buf[20];
     size_t have;
+    uint32_t rank;
     int signal;
     bool whole;
 };
@@ -38,6 +42,10 @@ struct cause {
     size_t n;
     int64_t decide_ms; /* when to choose; 0: nobody asked yet */
     bool decided;      /* somebody has it: all others are answered 'n' */
+    /* where the word is ours: who ended badly too, if that is known */
+    bool knows_others;
+    uint32_t other[CAUSE_OTHERS]; /* (n_others) */
+    size_t n_others;
 };
 
 void cause_init (struct cause *c, uint32_t rank);

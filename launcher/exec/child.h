@@ -51,7 +51,9 @@ struct child_result {
     int signal;      /* 0 when it exited */
     bool term;       /* the step (or a user's kill) sent us SIGTERM */
     int step_signal; /* last signal but CONT that the step sent, 0 none */
-    bool orphan;     /* slurmstepd went away, and we ended the child for that */
+    int oom;     /* something in our group was killed for want of memory: 1, 0,
+              * -1 unknown; the caller's to set */
+    bool orphan; /* slurmstepd went away, and we ended the child for that */
     struct timespec started, ended; /* CLOCK_REALTIME */
     char *tail;                     /* last lines, malloc'ed; NULL or "" none */
 };

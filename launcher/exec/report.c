@@ -86,11 +86,10 @@ static int write_json (const char *dir, const char *name, json_t *j, bool sync,
     return rc;
 }
 
-int report_rank (const char *dir, const struct report_id *id,
-                 const struct child_result *r, struct rv_error *err)
+json_t *report_rank_json (const struct report_id *id,
+                          const struct child_result *r)
 {
     const char *devices = getenv ("CUDA_VISIBLE_DEVICES");
-    char name[40];
     bool exited = r->exec_errno || !r->signal;
     json_t *j = json_object ();
 
@@ -116,9 +115,20 @@ int report_rank (const char *dir, const struct report_id *id,
     json_object_set_new (j, "told_to_end",
                          json_boolean (child_told_to_end (r)));
     json_object_set_new (j, "provisional", json_boolean (id->provisional));
+    json_object_set_new (j, "out_of_memory",
+                         r->oom < 0 ? json_null () : json_boolean (r->oom));
     json_object_set_new (j, "stderr_tail", lines_json (r->tail));
+    return j;
+}
+
+int report_rank (const char *dir, const struct report_id *id,
+                 const struct child_result *r, struct rv_error *err)
+{
+    char name[40];
+
     snprintf (name, sizeof (name), "rank-%u.json", id->rank);
-    return write_json (dir, name, j, !id->provisional, err);
+    return write_json (dir, name, report_rank_json (id, r), !id->provisional,
+                       err);
 }
 
 bool report_is_fatal_signal (int signal)
@@ -136,11 +146,10 @@ static const char *text_of (const json_t *j, const char *key)
 
 /* "2026-11-28T00:43:00.123456+00:00" to microseconds; -1 when it is not one.
  * Our own writing: always UTC. */
-static long long time_of (const json_t *j)
+static long long time_at (const json_t *j, const char *key)
 {
     struct tm tm = {0};
-    const char *rest =
-        strptime (text_of (j, "ended_at"), "%Y-%m-%dT%H:%M:%S", &tm);
+    const char *rest = strptime (text_of (j, key), "%Y-%m-%dT%H:%M:%S", &tm);
     char *end;
     long us;
 
@@ -150,6 +159,16 @@ static long long time_of (const json_t *j)
     if (end != rest + 7)
         return -1;
     return (long long)timegm (&tm) * 1000000 + us;
+}
+
+static long long time_of (const json_t *j)
+{
+    return time_at (j, "ended_at");
+}
+
+double report_seconds (const json_t *j)
+{
+    return (double)(time_of (j) - time_at (j, "started_at")) / 1e6;
 }
 
 static bool is_bad (const json_t *j)
@@ -259,6 +278,46 @@ bool report_missing (const char *dir, uint32_t job_id, uint32_t restart,
         json_decref (j);
     }
     return false;
+}
+
+/* Not by the step: a provisional kill is most often the step's. */
+static bool failed_itself (const json_t *j)
+{
+    int signal = (int)json_integer_value (json_object_get (j, "signal"));
+
+    return is_bad (j) && !json_is_true (json_object_get (j, "told_to_end"))
+           && !(is_provisional (j) && (signal == SIGKILL || signal == SIGTERM));
+}
+
+void report_others (const char *dir, uint32_t job_id, uint32_t restart,
+                    uint32_t ranks, int64_t cause, bool running,
+                    json_t **ret_well, json_t **ret_failed, json_t **ret_silent)
+{
+    char name[40];
+
+    *ret_well = json_array ();
+    *ret_failed = json_array ();
+    *ret_silent = json_array ();
+    for (uint32_t r = 0; r < ranks; r++) {
+        json_t *j, *list;
+
+        if (r == cause)
+            continue;
+        snprintf (name, sizeof (name), "rank-%u.json", r);
+        j = load_rank (dir, name, job_id, restart);
+        list = !j                  ? (running ? *ret_well : *ret_silent)
+               : failed_itself (j) ? *ret_failed
+                                   : *ret_well;
+        json_array_append_new (list, json_integer (r));
+        json_decref (j);
+    }
+}
+
+int report_failure (const char *dir, const json_t *failure,
+                    struct rv_error *err)
+{
+    return write_json (dir, "failure.json", json_deep_copy (failure), true,
+                       err);
 }
 
 int report_status (const char *dir, const struct report_status *s,

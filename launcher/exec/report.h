@@ -24,6 +24,10 @@ struct report_id {
 /* report_time - RFC 3339 in UTC with microseconds; buf of 40 bytes. */
 char *report_time (const struct timespec *t, char *buf, size_t size);
 
+/* report_rank_json - the end [r] as rank-N.json has it; new reference. */
+json_t *report_rank_json (const struct report_id *id,
+                          const struct child_result *r);
+
 /* report_rank - write DIR/rank-N.json for the end [r]. */
 int report_rank (const char *dir, const struct report_id *id,
                  const struct child_result *r, struct rv_error *err);
@@ -47,6 +51,25 @@ int report_first_cause (const char *dir, uint32_t job_id, uint32_t restart,
  * this job and restart? The first such one is written to ret_rank. */
 bool report_missing (const char *dir, uint32_t job_id, uint32_t restart,
                      uint32_t ranks, uint32_t *ret_rank);
+
+/* report_seconds - how long the rank of [j], as in rank-N.json, ran. */
+double report_seconds (const json_t *j);
+
+/* report_others - what became of the ranks below [ranks] but [cause] (< 0:
+ * none left out): new lists of numbers, in order.
+ *   running      those without a report of this job and restart ran until the
+ *                step was killed for the cause: they were well
+ *   ret_well     ended well, or were told to end
+ *   ret_failed   ended badly by themselves
+ *   ret_silent   left no report, and it is not known why */
+void report_others (const char *dir, uint32_t job_id, uint32_t restart,
+                    uint32_t ranks, int64_t cause, bool running,
+                    json_t **ret_well, json_t **ret_failed,
+                    json_t **ret_silent);
+
+/* report_failure - replace DIR/failure.json by [failure]. */
+int report_failure (const char *dir, const json_t *failure,
+                    struct rv_error *err);
 
 struct report_status {
     uint32_t job_id, restart;

@@ -19,11 +19,13 @@
 
 #include "exec/agree.h"
 #include "exec/child.h"
+#include "exec/diagnose.h"
 #include "exec/envv.h"
 #include "exec/exec.h"
 #include "exec/head.h"
 #include "exec/launch.h"
 #include "exec/log.h"
+#include "exec/oom.h"
 #include "exec/report.h"
 #include "plan/rank_env.h"
 #include "proc.h"
@@ -39,6 +41,7 @@ struct rank {
     uint32_t size, local_size, node, nodes, step_id;
     char boot[16];
     struct meeting meet;
+    struct oom before; /* the program started */
 };
 
 static const char *get_cb (void *arg, const char *name)
@@ -313,6 +316,46 @@ static void say_cause (const struct rank *r, const struct child_result *c)
                   c->exit_status);
 }
 
+/* Every rank but this one and those that asked for the word as well. */
+static void split_others (const struct rank *r, json_t *well, json_t *failed)
+{
+    const struct cause *c = &r->meet.cause;
+
+    for (uint32_t rank = 0; rank < r->size; rank++) {
+        bool bad = false;
+
+        for (size_t i = 0; i < c->n_others; i++)
+            bad = bad || c->other[i] == rank;
+        if (rank != r->id.rank)
+            json_array_append_new (bad ? failed : well, json_integer (rank));
+    }
+}
+
+/* The block under say_cause's line. */
+static void say_more (const struct rank *r, const struct child_result *c)
+{
+    json_t *rank = report_rank_json (&r->id, c);
+    struct diagnose_in in = {.job_id = r->id.job_id,
+                             .restart = r->id.restart,
+                             .ranks = r->size,
+                             .message = "",
+                             .rank = rank,
+                             .silent_rank = -1};
+    json_t *failure;
+
+    if (r->meet.cause.knows_others) {
+        in.well = json_array ();
+        in.failed = json_array ();
+        split_others (r, in.well, in.failed);
+    }
+    failure = diagnose (&in);
+    diagnose_say (failure);
+    json_decref (failure);
+    json_decref (in.well);
+    json_decref (in.failed);
+    json_decref (rank);
+}
+
 /* Without PMIx srun ends the step by SIGTERM when one rank failed, and takes
  * the largest status of all: that rank's must be it. */
 static int told_status (const struct rank *r, const struct child_result *c)
@@ -372,15 +415,24 @@ static bool report (const struct rank *r, struct child_result *c)
     return false;
 }
 
+static int out_of_memory (const struct rank *r, const struct child_result *c)
+{
+    struct oom now = oom_now ();
+
+    return oom_happened (&r->before, &now, c->signal == SIGKILL);
+}
+
 /* The step may be killed before its ranks have found out who was first: PMIx
  * and MPI end it a moment after one of theirs died. */
 static void report_early (void *arg, const struct child_result *c)
 {
     struct rank *r = arg;
     struct report_id id = r->id;
+    struct child_result early = *c;
 
     id.provisional = true;
-    report_rank (r->t->dir, &id, c, NULL);
+    early.oom = out_of_memory (r, c);
+    report_rank (r->t->dir, &id, &early, NULL);
 }
 
 /* Nobody else will learn of it: slurmd does not watch slurmstepd, srun waits
@@ -419,7 +471,11 @@ static int end (struct rank *r, struct child_result *c)
     if (r->size > 1 && !cause_is_ours (&r->meet.cause, c->signal))
         return wait_quietly (r, c);
     if (!reported) /* else the batch step says it, once */
+    {
         say_cause (r, c);
+        if (!c->exec_errno && strcmp (r->boot, "single"))
+            say_more (r, c);
+    }
     if (r->size > 1)
         abort_step (r, status);
     return status;
@@ -429,7 +485,7 @@ int exec_task (const struct exec_task *t)
 {
     struct rank r = {.t = t};
     struct child_watch watch;
-    struct child_opts opts = {.argv = t->argv, .tail = t->dir != NULL};
+    struct child_opts opts = {.argv = t->argv};
     struct child_result c;
     struct rv_error err = {0};
     struct envv env = {0};
@@ -450,14 +506,18 @@ int exec_task (const struct exec_task *t)
         opts.ended = report_early;
         opts.ended_arg = &r;
     }
+    opts.tail = t->dir || opts.in_step;
+    r.before = oom_now ();
     watch = cause_watch (&r.meet.cause);
     if (r.id.rank == 0)
         opts.watch = &watch;
     if (child_run (&opts, &c, &err)) {
         log_line (LOG_ERROR, "cannot run '%s': %s", t->argv[0], err.text);
         status = EXEC_FAILED;
-    } else
+    } else {
+        c.oom = out_of_memory (&r, &c);
         status = end (&r, &c);
+    }
     child_result_fini (&c);
     cause_fini (&r.meet.cause);
     envv_fini (&env);

@@ -169,6 +169,22 @@ grow() {
     wait_for 60 all_idle
 }
 
+@test "rv-exec tells that a rank was out of memory, from the group's events" {
+    # The command, and not rv-exec, has the memory; Slurm's line says no rank.
+    run_srun -N1 -n2 -c1 --mem=200M --mpi=none -K "$RV_BUILD/rv-exec" sh -c \
+        '[ $RANK = 1 ] || exec sleep 60; exec /usr/bin/python3 -c "$0"' "$(grow 300)"
+    [ "$status" != 0 ] # srun makes 1 of "Out Of Memory", whatever the task's
+    [ "$(grep -c '^rv\[rank 1 on n' <<<"$output")" = 1 ]
+    grep -qE '^rv:   after [0-9.]+ s.*, out of memory$' <<<"$output"
+    grep -q '^rv:   advice: ask for more by --mem' <<<"$output"
+    # An end of another kind in the same lane is not called so.
+    run_srun -N1 -n1 --mem=200M --mpi=none "$RV_BUILD/rv-exec" sh -c 'kill -9 $$'
+    [ "$status" = 137 ]
+    [[ $output == *"rv:   advice: somebody or the kernel killed it"* ]]
+    [[ $output != *"out of memory"* ]]
+    wait_for 60 all_idle
+}
+
 # ---- processes ----
 
 @test "no process outlives its step, wherever it ran to" {

@@ -160,6 +160,41 @@ $want" ]
     each_mpi check
 }
 
+@test "the block under bare srun: last words, who was well, advice, once" {
+    check() {
+        CUDA_VISIBLE_DEVICES=5,6 exec_srun "$1" sh -c '[ $RANK = 3 ] || exec sleep 60
+            echo first >&2; echo "ModuleNotFoundError: No module named x" >&2; exit 1'
+        [ "$status" = 1 ]
+        [ "$(grep -c '^rv\[' <<<"$output")" = 1 ]
+        grep -qE '^rv:   after [0-9.]+ s, on device 6$' <<<"$output"
+        [ "$(grep '^rv: ' <<<"$output" | tail -n +2)" = "rv:   still well: 0-2
+rv:   last lines of its stderr:
+rv:   | first
+rv:   | ModuleNotFoundError: No module named x
+rv:   advice: activate the environment before submission, or name its python by a path that the nodes see" ]
+        # The program's own words passed through, too.
+        [ "$(grep -c '^first$' <<<"$output")" = 1 ]
+    }
+    each_mpi check
+}
+
+@test "kill -9 of the rv-exec of rank 2 under bare srun ends the step" {
+    check() {
+        rm -f "$RVT/pid" "$RVT/died"
+        (
+            wait_for 30 test -s "$RVT/pid"
+            date +%s%N >"$RVT/died"
+            kill -9 "$(cat "$RVT/pid")"
+        ) 3>&- &
+        exec_srun "$1" sh -c '[ $RANK = 2 ] && { echo $PPID >$RVT/pid.new; mv $RVT/pid.new $RVT/pid; }; exec sleep 60'
+        now=$(date +%s%N)
+        wait
+        [ "$status" = 137 ]
+        [ $(((now - $(cat "$RVT/died")) / 1000000)) -lt 5000 ]
+    }
+    each_mpi check
+}
+
 @test "rank 2 dies of SEGV" {
     check() {
         exec_srun "$1" sh -c \
@@ -321,8 +356,11 @@ field() {
     wait_job "$JOB" FAILED
     [ "$(field "$REQ/status.json" '[j["exit_status"],j["signal"],j["message"],j["first_cause"]["rank"],j["first_cause"]["stderr_tail"]]')" = "[7, None, 'rank 2 on n2 ended with exit status 7', 2, ['bo\"om']]" ]
     scontrol show job "$JOB" | grep -q 'ExitCode=7:0'
+    [ "$(field "$REQ/failure.json" '[j[k] for k in ("message","kind","rank","node","exit_status","well","failed","silent","stderr_tail")]')" = "['rank 2 on n2 ended with exit status 7', None, 2, 'n2', 7, [0, 1, 3], [], [], ['bo\"om']]" ]
+    [ "$(field "$REQ/failure.json" '0 <= j["after_s"] < 30')" = True ]
+    grep -q '^rv:   still well: 0-1,3$' "$REQ/batch.err"
     # Said once, by the batch step.
-    [ "$(cat "$REQ"/logs/*.err "$REQ"/batch.err | grep -E '^rv(:|\[)')" = "rv: rank 2 on n2 ended with exit status 7: bo\"om" ]
+    [ "$(cat "$REQ"/logs/*.err "$REQ"/batch.err | grep -E '^rv(: [^ ]|\[)')" = "rv: rank 2 on n2 ended with exit status 7: bo\"om" ]
 
     request kill '[ $RANK = 2 ] || exec sleep 60; kill -9 $$'
     submit
@@ -360,7 +398,8 @@ field() {
         -a -e "$RVT/parent.2" -a -e "$RVT/parent.3"
     kill -9 "$(cat "$RVT/parent.2")"
     wait_for 30 is_done
-    [ "$(field "$REQ/status.json" '[j["exit_status"],j["first_cause"],j["message"][:24]]')" = "[137, None, 'rank 2 left no report: i']" ]
+    [ "$(field "$REQ/status.json" '[j["exit_status"],j["first_cause"],j["message"][:24]]')" = "[137, None, 'rank 2 on n2 left no rep']" ]
+    [ "$(field "$REQ/failure.json" '[j[k] for k in ("rank","node","exit_status","well","failed","silent")]')" = "[2, 'n2', None, [0, 1, 3], [], []]" ]
     grep -q '^srun: error: n2: task 2: Killed' "$REQ/batch.err"
 }
 

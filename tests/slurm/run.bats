@@ -169,6 +169,10 @@ E
         '[ "$RANK" = 1 ] && { echo bad thing >&2; exit 7; }; sleep 60'
     [ "$status" = 7 ]
     [[ $stderr == *"failed: rank 1 on n1 ended with status 7"*"bad thing"* ]]
+    # The rest of the block once, below that line.
+    [ "$(grep -c '^rv:   still well: 0,2-3$' <<<"$stderr")" = 1 ]
+    [[ $stderr == *"failed: rank 1 on n1"*"rv:   still well: 0,2-3" ]]
+    [ "$(grep -c 'bad thing' <<<"$stderr")" = 2 ]
 }
 
 @test "-f ends promptly after the command" {
@@ -398,7 +402,8 @@ E
 @test "what ranks leave validates" {
     separate "$RV" run -f -g 4 -- sh -c '[ "$RANK" != 2 ] || exit 7; sleep 60'
     [ "$status" = 7 ]
-    valid "$STATE"/requests/*/status.json "$STATE"/requests/*/rank-2.json
+    valid "$STATE"/requests/*/status.json "$STATE"/requests/*/rank-2.json \
+        "$STATE"/requests/*/failure.json
 }
 
 @test "ps shows live jobs, -a ended ones too" {

@@ -11,7 +11,9 @@
 #include <cmocka.h>
 
 #include "exec/advice.h"
+#include "exec/diagnose.h"
 #include "exec/oom.h"
+#include "failure.h"
 
 /* Debian 12 with version 1 for Slurm, as such a machine shows it. */
 static const char v1_self[] = "9:name=systemd:/\n"
@@ -143,6 +145,9 @@ static void test_advice (void **state)
         {{-1, SIGTERM, false, true, NULL, "srun: error: Node failure on n2"},
          "node_failure"},
         {{-1, SIGTERM, false, true, "ImportError", CANCELLED "***"}, NULL},
+        {{-1, SIGTERM, false, true, NULL,
+          "srun: error: n1: task 0: Out Of Memory"},
+         "out_of_memory"},
         /* a program that failed by itself before Slurm's limit */
         {{1, 0, false, false, "ImportError: x", "DUE TO TIME LIMIT"},
          "import_error"},
@@ -198,17 +203,122 @@ static void test_advice (void **state)
         }
         assert_non_null (a);
         assert_string_equal (a->kind, v[i].kind);
+        assert_int_equal (a->what != NULL,
+                          !strcmp (a->kind, "time_limit")
+                              || !strcmp (a->kind, "preemption")
+                              || !strcmp (a->kind, "node_failure"));
         assert_true (*a->text && !strchr (a->text, '\n'));
     }
+}
+
+static json_t *parse (const char *text)
+{
+    json_t *j = json_loads (text, 0, NULL);
+
+    assert_non_null (j);
+    return j;
+}
+
+static void test_node (void **state)
+{
+    static const char text[] = "srun: error: n1: task 12: Killed\n"
+                               "srun: error: n2: tasks 0-1: Terminated\n"
+                               "srun: error: gpu-b.x: task 2: Killed";
+    char node[64];
+
+    (void)state;
+    diagnose_node ("", 0, node, sizeof (node));
+    assert_string_equal (node, "");
+    diagnose_node (text, 1, node, sizeof (node));
+    assert_string_equal (node, "");
+    diagnose_node (text, 12, node, sizeof (node));
+    assert_string_equal (node, "n1");
+    diagnose_node (text, 2, node, sizeof (node));
+    assert_string_equal (node, "gpu-b.x");
+}
+
+#define RANK                                                                   \
+    "{\"rank\":2,\"node\":\"n2\",\"exit_status\":null,\"signal\":9,"           \
+    "\"signal_name\":\"KILL\",\"out_of_memory\":true,\"stderr_tail\":["        \
+    "\"a\\u001bb\","                                                           \
+    "\"\"],\"started_at\":\"2026-11-28T00:43:00.500000+00:00\","               \
+    "\"ended_at\":\"2026-11-28T00:43:02.000000+00:00\",\"told_to_end\":false,"
+
+static void test_device (void **state)
+{
+    static const struct {
+        const char *rank, *device;
+    } v[] = {
+        {RANK "\"devices\":null,\"local_rank\":0}", NULL},
+        {RANK "\"devices\":\"\",\"local_rank\":0}", NULL},
+        {RANK "\"devices\":\"3\",\"local_rank\":1}", "3"},
+        {RANK "\"devices\":\"4,5,7\",\"local_rank\":0}", "4"},
+        {RANK "\"devices\":\"4,5,7\",\"local_rank\":2}", "7"},
+        {RANK "\"devices\":\"4,5,7\",\"local_rank\":3}", NULL},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof (v) / sizeof (*v); i++) {
+        json_t *rank = parse (v[i].rank);
+        struct diagnose_in in = {
+            .job_id = 5, .message = "m", .rank = rank, .silent_rank = -1};
+        json_t *j = diagnose (&in);
+        const char *device = json_string_value (json_object_get (j, "device"));
+
+        assert_int_equal (device != NULL, v[i].device != NULL);
+        if (device)
+            assert_string_equal (device, v[i].device);
+        json_decref (j);
+        json_decref (rank);
+    }
+}
+
+static void test_lines (void **state)
+{
+    json_t *rank = parse (RANK "\"devices\":\"0,1\",\"local_rank\":1}");
+    struct diagnose_in in = {.job_id = 5,
+                             .ranks = 9,
+                             .message = "m",
+                             .rank = rank,
+                             .silent_rank = -1,
+                             .well = parse ("[0,1,3,5,6,7]"),
+                             .failed = parse ("[4]"),
+                             .silent = parse ("[8]")};
+    json_t *j = diagnose (&in), *none = json_object ();
+    char *text = failure_lines (j, true);
+
+    (void)state;
+    assert_string_equal (text, "rv:   after 1.5 s, on device 1, out of memory\n"
+                               "rv:   still well: 0-1,3,5-7\n"
+                               "rv:   ended badly too: 4\n"
+                               "rv:   without a report: 8\n"
+                               "rv:   last lines of its stderr:\n"
+                               "rv:   | a?b\n"
+                               "rv:   | \n"
+                               "rv:   advice: ask for more by --mem, or use "
+                               "less: fewer data workers, smaller batches\n");
+    free (text);
+    text = failure_lines (j, false);
+    assert_null (strstr (text, "|"));
+    free (text);
+    text = failure_lines (none, true);
+    assert_string_equal (text, "");
+    free (text);
+    json_decref (none);
+    json_decref (j);
+    json_decref (in.well);
+    json_decref (in.failed);
+    json_decref (in.silent);
+    json_decref (rank);
 }
 
 int main (void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test (test_oom_folder),
-        cmocka_unit_test (test_oom_count),
-        cmocka_unit_test (test_oom_happened),
-        cmocka_unit_test (test_advice),
+        cmocka_unit_test (test_oom_folder),   cmocka_unit_test (test_oom_count),
+        cmocka_unit_test (test_oom_happened), cmocka_unit_test (test_advice),
+        cmocka_unit_test (test_node),         cmocka_unit_test (test_device),
+        cmocka_unit_test (test_lines),
     };
 
     return cmocka_run_group_tests (tests, NULL, NULL);

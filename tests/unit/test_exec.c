@@ -409,6 +409,42 @@ static void test_provisional (void **state)
     assert_int_equal (first_cause (), 1);
 }
 
+static void is_list (json_t *list, const char *want)
+{
+    char *text = json_dumps (list, JSON_COMPACT);
+
+    assert_string_equal (text, want);
+    free (text);
+    json_decref (list);
+}
+
+static void test_others (void **state)
+{
+    struct report_id id = {.job_id = 11, .rank = 3};
+    struct child_result told = {
+        .signal = SIGTERM, .exit_status = -1, .step_signal = SIGTERM};
+    json_t *well, *failed, *silent;
+
+    (void)state;
+    put_rank (0, 11, 0, 0, 0, 0);
+    put_rank (1, 11, 0, 0, 7, 0);
+    put_rank (2, 11, 0, 0, 0, SIGSEGV);
+    assert_int_equal (report_rank (dir, &id, &told, NULL), 0);
+    put_rank (4, 11, 1, 0, 0, 0); /* of another start */
+    report_others (dir, 11, 0, 6, 1, false, &well, &failed, &silent);
+    is_list (well, "[0,3]");
+    is_list (failed, "[2]");
+    is_list (silent, "[4,5]");
+    report_others (dir, 11, 0, 6, 1, true, &well, &failed, &silent);
+    is_list (well, "[0,3,4,5]");
+    is_list (failed, "[2]");
+    is_list (silent, "[]");
+    report_others ("/no/such", 11, 0, 2, -1, false, &well, &failed, &silent);
+    is_list (well, "[]");
+    is_list (failed, "[]");
+    is_list (silent, "[0,1]");
+}
+
 static void test_missing (void **state)
 {
     uint32_t rank = 99;
@@ -523,6 +559,13 @@ static void test_cause (void **state)
         for (int r = 0; r < 5; r++) {
             pthread_join (thread[r], NULL);
             winners += a[r].ours;
+            if (a[r].ours) { /* in whatever time the others asked */
+                assert_true (a[r].c.knows_others);
+                assert_true (a[r].c.n_others < 5);
+                for (size_t k = 0; k < a[r].c.n_others; k++)
+                    assert_true (a[r].c.other[k] < 5
+                                 && a[r].c.other[k] != (uint32_t)r);
+            }
         }
         assert_int_equal (winners, 1);
         for (int r = 0; r < 5; r++)
@@ -550,6 +593,7 @@ int main (void)
         cmocka_unit_test (test_first_cause),
         cmocka_unit_test (test_provisional),
         cmocka_unit_test (test_missing),
+        cmocka_unit_test (test_others),
         cmocka_unit_test (test_told_to_end),
         cmocka_unit_test (test_status),
         cmocka_unit_test (test_cause),
