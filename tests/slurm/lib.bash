@@ -69,13 +69,17 @@ sandbox_up() {
     eval "$("$RV" sandbox env --dir "$SANDBOX")"
 }
 
-# sandbox_down - end it. Fails when its nodes are not well. Safe when sandbox_up
-# skipped or failed.
+# sandbox_down - end it, and others below RVT that a failed test has left. Fails
+# when its nodes are not well. Safe when sandbox_up skipped or failed.
 sandbox_down() {
-    local well=0
+    local well=0 other
     [ -n "${RVT:-}" ] || return 0
     [ ! -e "$SANDBOX/sandbox.json" ] || nodes_well || well=1
     "$RV" sandbox down --dir "$SANDBOX" >&2 || return 1
+    # Without its folder nothing could end one any more.
+    for other in "$RVT"/*/sandbox.json; do
+        [ ! -e "$other" ] || "$RV" sandbox down --dir "${other%/*}" >&2 || return 1
+    done
     rm -rf "$RVT"
     return "$well"
 }

@@ -209,7 +209,7 @@ X
     run_cmd "$RV" snadbox
     [ "$status" = 2 ]
     [[ $output == *"did you mean 'sandbox'?"* ]]
-    run_cmd "$RV" doctor
+    run_cmd "$RV" frobnicate
     [ "$status" = 2 ]
     [[ $output == *"this version has: "*sandbox* ]]
     run_cmd "$RV"
