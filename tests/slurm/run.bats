@@ -175,6 +175,22 @@ E
     [ "$(grep -c 'bad thing' <<<"$stderr")" = 2 ]
 }
 
+@test "the time limit is named as the cause, no rank is, with advice" {
+    follow_in_background f -g 4 --time 1m -- sh -c '[ "$RANK" != 0 ] || >up; exec sleep 300'
+    wait_for 30 test -e up
+    job=$(sed -n 's/^rv: job \([0-9]*\) .*submitted.*/\1/p' f.err)
+    # Slurm looks at limits twice a minute, and ends what is past its limit.
+    scontrol update JobId="$job" EndTime=now
+    wait_for 60 ended "$follower"
+    status=0; wait "$follower" || status=$?
+    [ "$status" = 143 ]
+    grep -q "^rv: job $job .*failed: .*the time limit was reached$" f.err
+    [ "$(grep -c '^rv:   advice: ask for more by --time' f.err)" = 1 ]
+    ! grep -q '^rv: .*rank ' f.err
+    valid "$STATE"/requests/*/failure.json
+    grep -q '"kind":"time_limit"' "$STATE"/requests/*/failure.json
+}
+
 @test "-f ends promptly after the command" {
     separate "$RV" run -f -- sh -c 'date +%s%N'
     now=$(date +%s%N)
