@@ -245,6 +245,33 @@ stepd_of() {
     well
 }
 
+# ---- rv.conf ----
+
+@test "rv.conf that others may write, or that is no file: refused, no node minds" {
+    conf=$RVT/site.conf
+    before=$(cat "$SANDBOX/plugstack.conf")
+    echo "$before conf=$conf" >"$SANDBOX/plugstack.conf"
+    printf '[gpu a100]\ngres = gpu:a100\n' >"$conf"
+    chmod 644 "$conf"
+    run_srun -Q -N1 --rv-gpu=a100:2 sh -c 'echo $RANK'
+    [ "$(sort <<<"$output")" = "0
+1" ]
+    for bad in 'chmod 646 $conf' 'chmod 664 $conf' 'rm $conf; mkfifo $conf' 'rm $conf; mkdir $conf' \
+        'rmdir $conf; ln -s /dev/zero $conf'; do
+        eval "$bad"
+        RVT_TIMEOUT=20 run_srun -Q -N1 --rv-gpu=a100:2 true
+        [ "$status" = 1 ]
+        [ "${#lines[@]}" = 1 ]
+        [[ $output == *"cannot read rv.conf: $conf: "* ]]
+        # Who asks nothing of us is not stopped, and slurmstepd reads no such file.
+        RVT_TIMEOUT=20 run_srun -Q -N2 --gres=gpu:1 true
+        [ "$status" = 0 ]
+    done
+    rm -f "$conf"
+    echo "$before" >"$SANDBOX/plugstack.conf"
+    well
+}
+
 # ---- full file systems ----
 
 # fill FOLDER - of n1, to its last byte; only where it is a small one
