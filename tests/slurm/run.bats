@@ -166,8 +166,11 @@ E
 
 @test "exit 7 of one rank ends the job with 7 within seconds" {
     RVT_TIMEOUT=30 separate "$RV" run -f -g 4 -- sh -c \
-        '[ "$RANK" = 1 ] && { echo bad thing >&2; exit 7; }; sleep 60'
+        '[ "$RANK" = 1 ] && { echo bad thing >&2; date +%s%N >died; exit 7; }; sleep 60'
+    now=$(date +%s%N)
     [ "$status" = 7 ]
+    # From the rank's end to that of the step, the batch step and rv: 5 s.
+    [ $(((now - $(cat died)) / 1000000)) -lt 5000 ]
     [[ $stderr == *"failed: rank 1 on n1 ended with status 7"*"bad thing"* ]]
     # The rest of the block once, below that line.
     [ "$(grep -c '^rv:   still well: 0,2-3$' <<<"$stderr")" = 1 ]
