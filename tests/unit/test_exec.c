@@ -409,13 +409,17 @@ static void test_provisional (void **state)
     assert_int_equal (first_cause (), 1);
 }
 
-static void is_list (json_t *list, const char *want)
+static void check_others (bool running, const char *want)
 {
-    char *text = json_dumps (list, JSON_COMPACT);
+    json_t *well, *failed, *silent, *all;
+    char *text;
 
+    report_others (dir, 11, 0, 6, 1, running, &well, &failed, &silent);
+    all = json_pack ("[o,o,o]", well, failed, silent);
+    text = json_dumps (all, JSON_COMPACT);
     assert_string_equal (text, want);
     free (text);
-    json_decref (list);
+    json_decref (all);
 }
 
 static void test_others (void **state)
@@ -423,26 +427,16 @@ static void test_others (void **state)
     struct report_id id = {.job_id = 11, .rank = 3};
     struct child_result told = {
         .signal = SIGTERM, .exit_status = -1, .step_signal = SIGTERM};
-    json_t *well, *failed, *silent;
 
     (void)state;
+    check_others (false, "[[],[],[0,2,3,4,5]]");
     put_rank (0, 11, 0, 0, 0, 0);
     put_rank (1, 11, 0, 0, 7, 0);
     put_rank (2, 11, 0, 0, 0, SIGSEGV);
     assert_int_equal (report_rank (dir, &id, &told, NULL), 0);
     put_rank (4, 11, 1, 0, 0, 0); /* of another start */
-    report_others (dir, 11, 0, 6, 1, false, &well, &failed, &silent);
-    is_list (well, "[0,3]");
-    is_list (failed, "[2]");
-    is_list (silent, "[4,5]");
-    report_others (dir, 11, 0, 6, 1, true, &well, &failed, &silent);
-    is_list (well, "[0,3,4,5]");
-    is_list (failed, "[2]");
-    is_list (silent, "[]");
-    report_others ("/no/such", 11, 0, 2, -1, false, &well, &failed, &silent);
-    is_list (well, "[]");
-    is_list (failed, "[]");
-    is_list (silent, "[0,1]");
+    check_others (false, "[[0,3],[2],[4,5]]");
+    check_others (true, "[[0,3,4,5],[2],[]]");
 }
 
 static void test_missing (void **state)
