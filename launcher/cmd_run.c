@@ -12,6 +12,7 @@
 #include "jsonout.h"
 #include "plan/command.h"
 #include "plan/duration.h"
+#include "plan/mig.h"
 #include "plan/strategy.h"
 #include "run_opts.h"
 #include "settings.h"
@@ -26,6 +27,7 @@ struct run {
     struct command command;
     struct strategy_cluster cluster;
     struct strategy_rule *rules; /* of rv.conf, one a [gpu TYPE] */
+    char slices[GRES_NAME_MAX];  /* type of the MIG slices, "" = whole GPUs */
     struct strategy_plan plan;
     struct request_new from;
     struct request req;
@@ -61,7 +63,7 @@ static int make_rules (struct run *run, struct rv_error *err)
 {
     const struct site_conf *conf = &run->settings.conf;
 
-    run->rules = calloc (conf->n_gpu + 1, sizeof (*run->rules));
+    run->rules = calloc (conf->n_gpu + 2, sizeof (*run->rules));
     if (!run->rules)
         return error_set (err, RV_ENOMEM, "out of memory");
     for (size_t i = 0; i < conf->n_gpu; i++) {
@@ -81,6 +83,102 @@ static int make_rules (struct run *run, struct rv_error *err)
     run->cluster.rule = run->rules;
     run->cluster.n_rules = conf->n_gpu;
     return RV_OK;
+}
+
+static void offers_free (struct node_offer *offers, size_t n)
+{
+    for (size_t i = 0; offers && i < n; i++)
+        free ((char *)offers[i].gres);
+    free (offers);
+}
+
+/* The slices of each node, as Slurm writes them. */
+static struct node_offer *offers_make (const struct strategy_cluster *c)
+{
+    struct node_offer *offers = calloc (c->n_nodes + 1, sizeof (*offers));
+
+    for (size_t i = 0; offers && i < c->n_nodes; i++) {
+        const struct gres_list *gres = &c->node[i].gres;
+        char *text = NULL;
+        size_t size;
+        FILE *f = open_memstream (&text, &size);
+
+        for (size_t j = 0; f && j < gres->n; j++)
+            if (!strcmp (gres->entry[j].name, "gpu")
+                && gres_is_mig (gres->entry[j].type))
+                fprintf (f, "%sgpu:%s:%llu", ftell (f) ? "," : "",
+                         gres->entry[j].type,
+                         (unsigned long long)gres->entry[j].count);
+        if (!f || fclose (f)) {
+            offers_free (offers, i);
+            return NULL;
+        }
+        offers[i] = (struct node_offer){text, 1};
+    }
+    return offers;
+}
+
+/* find_slices - the type of the slices, where some are asked for, and what
+ * rv.conf says of it. */
+static int find_slices (struct run *run, uint32_t count, struct rv_error *err)
+{
+    const struct run_opts *o = &run->opts;
+    const struct site_conf *conf = &run->settings.conf;
+    const char *type = o->mig    ? (o->mig_profile ? o->mig_profile : "")
+                       : o->type ? o->type
+                                 : conf->type;
+    struct mig_rule *rules = NULL;
+    struct node_offer *offers;
+    struct mig_request req = {.count = count};
+    struct mig_choice choice;
+    size_t n = conf->n_mig;
+    int rc = RV_OK;
+
+    if (count == 0 || (!o->mig && !gres_is_mig (type)))
+        return RV_OK;
+    if ((rc = mig_parse (type, &req, err)))
+        return rc;
+    req.count = count;
+    rules = calloc (n + 1, sizeof (*rules));
+    offers = offers_make (&run->cluster);
+    if (!rules || !offers)
+        rc = error_set (err, RV_ENOMEM, "out of memory");
+    for (size_t i = 0; rc == RV_OK && i < n; i++)
+        rules[i] = (struct mig_rule){
+            .profile = conf->mig[i].profile,
+            .type = conf->mig[i].gres && !strncmp (conf->mig[i].gres, "gpu:", 4)
+                        ? conf->mig[i].gres + 4
+                        : "",
+            .max_per_job = conf->mig[i].max_per_job,
+            .partition = conf->mig[i].partition,
+        };
+    if (rc == RV_OK)
+        rc = mig_resolve (&req, offers, run->cluster.n_nodes, rules, n, &choice,
+                          err);
+    if (rc == RV_OK) {
+        memcpy (run->slices, choice.type, sizeof (run->slices));
+        if (choice.rule)
+            run->rules[run->cluster.n_rules++] = (struct strategy_rule){
+                .type = run->slices, .partition = choice.rule->partition};
+    }
+    offers_free (offers, run->cluster.n_nodes);
+    free (rules);
+    return rc;
+}
+
+/* A process of CUDA uses one slice, and a launcher's are Slurm's one task. */
+static int check_slices (const struct run *run, struct rv_error *err)
+{
+    const struct strategy_plan *p = &run->plan;
+
+    if (!run->slices[0] || p->tasks_per_node == p->gpus_per_node)
+        return RV_OK;
+    return error_set (err, RV_EINVAL,
+                      "%u slices for %u task%s a node, and each task uses one; "
+                      "run the program without its launcher, ask for -g 1, or "
+                      "for whole GPUs",
+                      p->gpus_per_node, p->tasks_per_node,
+                      p->tasks_per_node == 1 ? "" : "s");
 }
 
 static void fill_request (const struct run *run, struct strategy_request *req)
@@ -142,7 +240,12 @@ static int make_plan (struct run *run)
     if (make_rules (run, &err) != RV_OK)
         return fail (run, CMD_FAILED, &err);
     fill_request (run, &req);
-    if (strategy_choose (&run->cluster, &req, &run->plan, &err) != RV_OK)
+    if (find_slices (run, req.gpus, &err) != RV_OK)
+        return fail (run, CMD_UNMET, &err);
+    if (run->slices[0])
+        req.type = run->slices;
+    if (strategy_choose (&run->cluster, &req, &run->plan, &err) != RV_OK
+        || check_slices (run, &err) != RV_OK)
         return fail (run, CMD_UNMET, &err);
     return CMD_OK;
 }

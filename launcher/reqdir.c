@@ -113,6 +113,8 @@ char *request_job_sh (const struct request_new *from, const char *id,
         text_export (&t, "RV_OUTPUT_DIR", out, tail);
         snprintf (tail, sizeof (tail), "/%s-%s", from->name, id);
         text_export (&t, "RV_CHECKPOINT_DIR", ckpt, tail);
+        if (gres_is_mig (from->plan->type))
+            text_export (&t, "RV_MIG", from->plan->type, "");
         text_str (&t, "export RV_SEGMENT=0 RV_TOTAL_ELAPSED=0\n");
         text_default (&t, "PYTHONUNBUFFERED", "1");
         text_default (&t, "TOKENIZERS_PARALLELISM", "false");

@@ -24,7 +24,7 @@ static const struct option long_options[] = {
     {"gpu", required_argument, NULL, 'g'},
     {"gpus", required_argument, NULL, 'g'},
     {"type", required_argument, NULL, 't'},
-    {"mig", no_argument, NULL, OPT_MIG},
+    {"mig", optional_argument, NULL, OPT_MIG},
     {"time", required_argument, NULL, OPT_TIME},
     {"name", required_argument, NULL, OPT_NAME},
     {"mem", required_argument, NULL, OPT_MEM},
@@ -44,6 +44,7 @@ const char run_opts_help[] =
     "usage: rv run [OPTION...] [--] COMMAND [ARGUMENT...]\n"
     "  -g, --gpus N        GPUs of the job (default 1; 0: one task without)\n"
     "  -t, --type TYPE     GPU type (default: the first that can serve)\n"
+    "      --mig[=PROFILE] N MIG slices, one a task, in the place of GPUs\n"
     "      --time T        limit: 90m 2h 3d, or as sbatch takes it (2:59:00)\n"
     "      --name NAME     name of the job (default: from the command)\n"
     "      --mem SIZE      memory a node (default: the GPUs' share)\n"
@@ -171,9 +172,10 @@ static int take_option (int c, struct run_opts *opts, struct rv_error *err)
     case OPT_NODES:
         return parse_nodes (optarg, opts, err);
     case OPT_MIG:
-        return error_set (err, RV_ENOTSUP,
-                          "--mig is not served yet; ask for whole GPUs with "
-                          "-g");
+        opts->mig = true;
+        if (optarg)
+            return parse_word ("--mig", optarg, &opts->mig_profile, err);
+        break;
     case 'f':
         opts->follow = true;
         break;
@@ -202,6 +204,9 @@ static int check (const struct run_opts *opts, struct rv_error *err)
         return error_set (err, RV_EINVAL, "there is no command");
     if (opts->argv[0][0] == '\0')
         return error_set (err, RV_EINVAL, "the command is an empty word");
+    if (opts->mig && opts->type)
+        return error_set (err, RV_EINVAL,
+                          "--mig and -t both name a type; leave one out");
     if (opts->follow && opts->dry_run)
         return error_set (err, RV_EINVAL,
                           "-f follows a job and --dry-run submits none; leave "

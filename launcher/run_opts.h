@@ -12,7 +12,9 @@
 
 struct run_opts {
     bool gpus_given;
-    uint32_t gpus; /* 0 is allowed: one task without a GPU */
+    uint32_t gpus;           /* 0 is allowed: one task without a GPU */
+    bool mig;                /* slices, of [mig_profile] or the site's own */
+    const char *mig_profile; /* NULL = not given */
     const char *type, *name, *partition, *account, *qos; /* NULL = not given */
     bool time_given;
     int64_t time_s;    /* -1 = unlimited */
@@ -27,7 +29,7 @@ struct run_opts {
  *   argc, argv   argv[0] is "run"; argv is borrowed, its order is kept
  *   opts         written on success
  * Options end at the first word that is none, or at "--". RV_EINVAL names the
- * word that is wrong; --mig is RV_ENOTSUP. */
+ * word that is wrong. */
 int run_opts_parse (int argc, char *argv[], struct run_opts *opts,
                     struct rv_error *err);
 

@@ -241,14 +241,15 @@ static bool try_type (const struct strategy_cluster *cluster,
     return false;
 }
 
-/* Whole GPUs, of the type that was asked for. */
+/* Of the type that was asked for; slices only where it is one of theirs. */
 bool strategy_type_asked (const struct strategy_request *req,
                           const struct gres_entry *gres)
 {
-    if (strcmp (gres->name, "gpu") || gres->count == 0
-        || gres_is_mig (gres->type))
+    if (strcmp (gres->name, "gpu") || gres->count == 0)
         return false;
-    return !req->type || !req->type[0] || !strcasecmp (req->type, gres->type);
+    if (!req->type || !req->type[0])
+        return !gres_is_mig (gres->type);
+    return !strcasecmp (req->type, gres->type);
 }
 
 static bool try_partition (const struct strategy_cluster *cluster,

@@ -292,3 +292,16 @@ CUDA's name of Slurm's MIG slice 1: NVML"* ]]
     [ "$status" = 0 ] && [ -z "$output" ]
     none_queued
 }
+
+@test "rv run --mig and -t PROFILE: a slice each" {
+    plugstack "nvml=$NVML"
+    driver
+    slices
+    seen '0 n1 0 [MIG-fake-0-7]
+1 n1 0 [MIG-fake-0-8]' "$RV" run -f -g 2 --mig --nodes 1 "$RVT/seen"
+    seen '0 n1 0 [MIG-fake-0-7]' "$RV" run -f -g 1 -t A100_1g.10gb "$RVT/seen"
+    run_cmd "$RV" run -g 2 --mig=2g.20gb true
+    [ "$status" = 5 ]
+    [[ $output == *"the cluster has 1g.10gb"* ]]
+    none_queued
+}

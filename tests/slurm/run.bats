@@ -297,7 +297,7 @@ TOKENIZERS_PARALLELISM=true" ]
     refused -p none @ 'there is gpu'
     refused --mem 9000G @ '--mem='
     refused -g 2 --nodes 3 @ '--nodes=1 would work'
-    refused --mig @ 'not served yet'
+    refused --mig @ 'the cluster has no MIG slices'
     [ "$(next_id)" = "$before" ]
     [ ! -e "$STATE" ]
 }

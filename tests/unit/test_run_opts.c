@@ -37,7 +37,7 @@ static const struct bad bads[] = {
     {{"run", "--name=a\n#SBATCH", "true"}, RV_EINVAL, "--name"},
     {{"run", "-p", "a b", "true"}, RV_EINVAL, "-p"},
     {{"run", "-t", "", "true"}, RV_EINVAL, "-t"},
-    {{"run", "--mig", "true"}, RV_ENOTSUP, "not served yet"},
+    {{"run", "--mig", "-t", "a", "true"}, RV_EINVAL, "both name a type"},
     {{"run", "-f", "--dry-run", "true"}, RV_EINVAL, "--dry-run"},
     {{"run", "-f", "--json", "true"}, RV_EINVAL, "--json"},
     {{"run", "-z", "true"}, RV_EINVAL, "-z"},

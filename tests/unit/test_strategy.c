@@ -250,7 +250,7 @@ struct refusal {
 
 static const struct refusal refusals[] = {
     {{.gpus = 1, .type = "b200"}, RV_ENOTFOUND, "b200", "a100"},
-    {{.gpus = 1, .type = "1g.10gb"}, RV_ENOTFOUND, "1g.10gb", "h100"},
+    {{.gpus = 1, .type = "1g.11gb"}, RV_ENOTFOUND, "1g.11gb", "h100"},
     {{.gpus = 1, .partition = "none"}, RV_ENOTFOUND, "none", "misc"},
     {{.gpus = 1, .partition = "gpu,none"}, RV_ENOTFOUND, "none", "misc"},
     {{.gpus = 1, .partition = "gp"}, RV_ENOTFOUND, "'gp'", "gpu"},
@@ -287,6 +287,20 @@ static const struct refusal refusals[] = {
      "--nodes=2 would work"},
     {{.gpus = 0, .nodes = 99}, RV_EINVAL, "--nodes=1", "99"},
 };
+
+/* Slices are got by their type alone. */
+static void slices (void **state)
+{
+    struct site *s = *state;
+    struct strategy_request req = {
+        .gpus = 2, .type = "1G.10gb", .time_s = 10740};
+    struct strategy_plan plan;
+
+    assert_int_equal (strategy_choose (&s->cluster, &req, &plan, NULL), RV_OK);
+    assert_string_equal (plan.type, "1g.10gb");
+    assert_int_equal (plan.gpus, 2);
+    assert_int_equal (plan.tasks, 2);
+}
 
 static void refuse (void **state)
 {
@@ -395,6 +409,7 @@ int main (void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown (bad_arguments, setup, teardown),
         cmocka_unit_test_setup_teardown (plans, setup, teardown),
+        cmocka_unit_test_setup_teardown (slices, setup, teardown),
         cmocka_unit_test_setup_teardown (refuse, setup, teardown),
         cmocka_unit_test_setup_teardown (limits, setup, teardown),
         cmocka_unit_test_setup_teardown (rules, setup, teardown),
