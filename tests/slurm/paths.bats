@@ -258,7 +258,8 @@ $run" -n2 -w n2 --rv-env=on
 
 @test "sbatch with the request in the environment alone" {
     # as from a machine or a service that does not load the plugin
-    SLURM_CONF=$NOPLUGIN job "export SLURM_CONF=$SLURM_CONF
+    local with=$SLURM_CONF
+    SLURM_CONF=$NOPLUGIN job "export SLURM_CONF=$with
 srun '$W' step; '$W' script" -n2 -w n1 --export="ALL,${OPT}_rv_nccl_timeout=30m"
     ranks step $T30 opt:rv_nccl_timeout=30m <<<"$two"
     none script 1 opt:rv_nccl_timeout=30m
@@ -443,7 +444,7 @@ X
     # It is no rank and runs no program of the user's; its process waits.
     sed 's/^MpiDefault=.*/&\nPrologFlags=contain/' -i "$SLURM_CONF"
     scontrol reconfigure
-    local job step
+    local job
     job=$(sbatch --parsable -o /dev/null -n1 --rv-gpu=1 --rv-nccl-timeout=30m \
         --wrap "'$W' script; exec sleep 60")
     wait_for 60 extern_env "$job" "$RVT/env/extern.0"
@@ -496,8 +497,9 @@ RANK=1' ]
     [ "$(grep -c spank_rv.so <<<"$output")" = 2 ]
     [ "$(cat "$RVT"/env/a.* | tr '\0' '\n' | grep -c '^WORLD_SIZE=4$')" = 4 ]
     # a job's options: no srun of its nodes knows the plugin either
+    local without=$SLURM_CONF
     SLURM_CONF=$with way sbatch --parsable -o "$RVT/out-%j" -n1 \
-        --rv-nccl-timeout=30m --wrap "SLURM_CONF=$SLURM_CONF srun $exec true"
+        --rv-nccl-timeout=30m --wrap "SLURM_CONF=$without srun $exec true"
     wait_job "$output" COMPLETED
     [ "$(grep -c 'spank_rv.so did not run on n1' "$RVT/out-$output")" = 1 ]
     # bare srun cannot tell
@@ -518,7 +520,7 @@ RANK=1' ]
     [ -z "$output" ]
     job "srun $exec $W on; srun --rv-env=off $exec $W off" -n1 \
         --rv-nccl-timeout=30m
-    ! grep spank_rv "$RVT/out-$JOB"
+    [ "$(grep -c spank_rv "$RVT/out-$JOB")" = 0 ]
     grep -qz '^RV_NCCL_TIMEOUT=1800$' "$RVT"/env/on.0.*
     grep -qz '^RV_NCCL_TIMEOUT=600$' "$RVT"/env/off.0.*
 }
