@@ -9,6 +9,7 @@
  * one. spank_job_control_getenv crashes in this context; getenv serves. */
 #include "config.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <slurm/slurm.h>
 #include <stdbool.h>
@@ -136,7 +137,7 @@ static void drain (int fd, void *arg)
     msg.reason = (char *)d->reason;
     msg.reason_uid = getuid ();
     if (slurm_update_node (&msg) != 0)
-        put (fd, HEALTH_BAD, slurm_strerror (slurm_get_errno ()));
+        put (fd, HEALTH_BAD, slurm_strerror (errno));
     else
         put (fd, HEALTH_NOTE, "drained");
 }

@@ -417,7 +417,7 @@ X
 
 @test "in a job the options allocate nothing" {
     try batch -n2 --gres=gpu:2 --wrap \
-        "srun --rv-gpu=99 -n2 '$RANKS'; srun --rv-gpu=1 --gres=gpu:2 -n2 '$RANKS'"
+        "srun -Q --rv-gpu=99 -n2 '$RANKS'; srun -Q --rv-gpu=1 --gres=gpu:2 -n2 '$RANKS'"
     [ "$(sort -n <<<"$output")" = "$(printf '%s\n%s\n' "$two" "$two" | sort -n)" ]
     try batch -n1 --wrap "srun --rv-gpu=2x true; echo \$?"
     [ "${lines[1]}" = 1 ]
