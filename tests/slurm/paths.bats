@@ -42,10 +42,17 @@ setup() {
     cp "$RVT/plugstack.saved" "$PLUGSTACK"
     rm -rf "$RVT/env" "$RVT"/out-*
     mkdir "$RVT/env"
+    # The tables say on which nodes: a job that is completing takes one away.
+    wait_for 60 all_idle
+}
+
+all_idle() {
+    [ "$(sinfo -h -o %t)" = idle ]
 }
 
 # way COMMAND... - it must succeed
 way() {
+    wait_for 60 all_idle
     run_cmd "$@"
     [ "$status" = 0 ]
 }
@@ -384,7 +391,7 @@ srun --het-group=1 '$W' other
 @test "requeue: the second run as the first" {
     cat >"$RVT/script" <<X
 #!/bin/sh
-#SBATCH -n2 --rv-gpu=2 --requeue
+#SBATCH -n2 -w n1 --rv-gpu=2 --requeue
 srun '$W' step\${SLURM_RESTART_COUNT:-0}
 '$W' script\${SLURM_RESTART_COUNT:-0}
 [ -n "\$SLURM_RESTART_COUNT" ] && exit
@@ -450,6 +457,8 @@ X
     wait_for 60 extern_env "$job" "$RVT/env/extern.0"
     wait_for 60 test -s "$RVT"/env/script.*
     scancel "$job"
+    # the extern step ends by the rule under which it began
+    wait_for 60 all_idle
     sed '/^PrologFlags/d' -i "$SLURM_CONF"
     scontrol reconfigure
     none extern 1
@@ -491,8 +500,8 @@ RANK=1' ]
     said() { grep -c "^rv\[rank $1 on $2\]: spank_rv.so did not run on $2, " \
         <<<"$output"; }
     # once a node, and the ranks have their variables
-    way env SLURM_CONF="$with" srun -N2 --ntasks-per-node=2 --rv-gpu=4 \
-        "$exec" "$W" a
+    way env SLURM_CONF="$with" srun -w n1,n2 --ntasks-per-node=2 \
+        --rv-gpu=4 "$exec" "$W" a
     [ "$(said 0 n1)$(said 2 n2)" = 11 ]
     [ "$(grep -c spank_rv.so <<<"$output")" = 2 ]
     [ "$(cat "$RVT"/env/a.* | tr '\0' '\n' | grep -c '^WORLD_SIZE=4$')" = 4 ]

@@ -68,12 +68,12 @@ X
     [ "$output" = $'a,b c="d"\ne' ]
 }
 
-@test "Lightning-AI/pytorch-lightning#20391: tasks and GPUs agree, or are told" {
-    # one task for four GPUs is the user's word, and the rank says so
-    run_srun --rv-gpu=4 -n1 -N1-2 "$RVT/five"
-    [ "$(grep -v '^srun:' <<<"$output")" = '0 1 0 127.0.0.1 port' ]
-    run_srun --rv-gpu=4 "$RVT/five"
-    [ "$(grep -c ' 4 ' <<<"$output")" = 4 ]
+@test "Lightning-AI/pytorch-lightning#20391: WORLD_SIZE is that of the tasks, for fewer than GPUs too" {
+    run_srun --rv-gpu=2 -n1 sh -c 'echo $RANK/$WORLD_SIZE $CUDA_VISIBLE_DEVICES'
+    [ "$output" = '0/1 0,1' ]
+    run_srun --rv-gpu=2 sh -c 'echo $RANK/$WORLD_SIZE $CUDA_VISIBLE_DEVICES'
+    [ "$(sort <<<"$output")" = '0/2 0,1
+1/2 0,1' ]
 }
 
 @test "Lightning-AI/pytorch-lightning#15022: a task of an array has its own job's step" {
@@ -123,9 +123,11 @@ X
 }
 
 @test "LLNL/smith#688, LLNL/axom#637: a second step beside one that holds all" {
-    [ "$(out -n2 -w n1 --rv-env=on --wrap \
-        "srun -n2 sleep 30 & srun --overlap -n2 '$RVT/five'; kill %1; wait")" != '' ]
-    grep -q '^1 2 1 127.0.0.1 port$' "$RVT"/out-*
+    out -n2 -w n1 --rv-env=on --wrap "srun -n2 sh -c 'until \
+[ -e $RVT/go ]; do sleep 0.1; done' & srun --overlap --mem=0 -n2 $RVT/five; \
+: >$RVT/go; wait" >"$RVT/overlap"
+    cat "$RVT/overlap"
+    [ "$(grep -E '^[01] ' "$RVT/overlap")" = "$two" ]
 }
 
 @test "pmodels/mpich#5653, NVIDIA-NeMo/Megatron-Bridge#3807: uneven tasks" {
