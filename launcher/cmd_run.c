@@ -206,6 +206,9 @@ static void fill_request (const struct run *run, struct strategy_request *req)
     req->nproc = c->nproc;
     if (!req->nodes)
         req->nodes = c->nnodes;
+    if (!req->nodes && c->tool == COMMAND_TORCHRUN
+        && command_option (c, o->argv, "standalone"))
+        req->nodes = 1;
     if (!o->gpus_given && c->nproc)
         req->gpus = c->nproc * (req->nodes ? req->nodes : 1);
 }
@@ -232,6 +235,12 @@ static int make_plan (struct run *run)
                                 "--nnodes=%u differ",
                                 run->what, run->opts.nodes,
                                 run->command.nnodes);
+    if (run->opts.nodes > 1 && run->command.tool == COMMAND_TORCHRUN
+        && command_option (&run->command, run->opts.argv, "standalone"))
+        return cmd_usage_error (run->ctx,
+                                "cannot %s: --standalone stays on one node; "
+                                "leave it out, or --nodes=%u",
+                                run->what, run->opts.nodes);
     status = cluster_load (&run->cluster, &err);
     if (status != RV_OK)
         return cmd_fail (run->ctx, cmd_job_status (status),

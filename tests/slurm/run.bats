@@ -274,6 +274,11 @@ TOKENIZERS_PARALLELISM=true" ]
     [ "$status" = 0 ]
     [ "$(jq -c '.plan | [.launch, .nodes, .tasks, .gpus_per_node]' <<<"$output")" = '["per_node",2,2,2]' ]
     [ "$(jq -r .name <<<"$output")" = x ]
+    separate "$RV" run --dry-run -g 4 -- torchrun --standalone x.py
+    [ "$status" = 5 ] # a node has two
+    separate "$RV" run --nodes 2 -g 4 -- torchrun --standalone x.py
+    [ "$status" = 2 ]
+    [[ $stderr == "rv: cannot run 'x': --standalone stays on one node; leave it out, or --nodes=2;"* ]]
     separate "$RV" run --dry-run --json -- torchrun --nproc_per_node=2 x.py
     [ "$(jq -c '.plan | [.gpus, .nodes, .tasks]' <<<"$output")" = '[2,1,1]' ]
     separate "$RV" run -g 3 -- torchrun --nproc_per_node=2 x.py
