@@ -32,6 +32,12 @@ if command -v shellcheck >/dev/null; then
 else
     result "shellcheck" "shellcheck is missing"
 fi
+mapfile -t pages < <(find spank launcher libtrain -name '*.[1-8]' | sort)
+if command -v mandoc >/dev/null; then
+    result "man pages" "$(mandoc -Tlint -W warning "${pages[@]}" 2>&1)"
+else
+    result "man pages" "mandoc is missing"
+fi
 result "banned functions" "$(grep -nE '\b(strcpy|strcat|sprintf|vsprintf|gets|atoi|atol|atof|strtok|system|popen|tmpnam|mktemp|alloca) \(' "${c_files[@]}")"
 result "SPDX first" "$(for f in "${c_files[@]}" "${sh_files[@]}"; do head -n 2 "$f" | grep -q 'SPDX-License-Identifier: Apache-2.0' || echo "$f"; done)"
 result "no tabs, no trailing space in C" "$(grep -nP '\t|[ ]+$' "${c_files[@]}")"
