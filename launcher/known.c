@@ -162,14 +162,15 @@ static int find_among (const struct known *known, const char *word,
     return RV_OK;
 }
 
-/* The newest job of rv run, by the time of its request. */
+/* The newest job of rv run, by the time of its request; within one second by
+ * the job's number, in the order of which they stand. */
 static const struct known_job *latest (const struct known *known)
 {
     const struct known_job *best = NULL;
 
     for (size_t i = 0; i < known->n; i++)
         if (known->job[i].req
-            && (!best || strcmp (known->job[i].req->id, best->req->id) > 0))
+            && (!best || known->job[i].req->created_at > best->req->created_at))
             best = &known->job[i];
     return best;
 }
