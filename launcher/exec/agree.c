@@ -156,23 +156,23 @@ static rv_job_status_t get_self (rv_job_t *job, uint32_t rank, struct self *ret,
                : nonsense (rank, err);
 }
 
-/* The rank of the same node that has read the program. */
-static const struct self *reader (const struct self *of, uint32_t n,
-                                  const struct self *me)
+/* One rank of each node has read the program; the others of the node name the
+ * same files.
+ *   by   (nodes) NULLs; written: that rank of each node */
+static bool alike (const struct self *of, uint32_t n, const struct self **by,
+                   uint32_t nodes)
 {
     for (uint32_t r = 0; r < n; r++)
-        if (of[r].node == me->node && of[r].local_rank == 0)
-            return &of[r];
-    return NULL;
-}
-
-static bool alike (const struct self *of, uint32_t n)
-{
+        if (of[r].node >= nodes)
+            return false;
+        else if (of[r].local_rank == 0)
+            by[of[r].node] = &of[r];
     for (uint32_t r = 0; r < n; r++) {
-        const struct self *by = reader (of, n, &of[r]);
+        const struct self *reader = by[of[r].node];
 
-        if (of[r].digest != of[0].digest || !by
-            || by->identity != of[r].identity || by->program != of[0].program)
+        if (of[r].digest != of[0].digest || !reader
+            || reader->identity != of[r].identity
+            || reader->program != of[0].program)
             return false;
     }
     return true;
@@ -217,8 +217,10 @@ static rv_job_status_t judge (struct state *s, enum verdict *ret,
                               bool *ret_one_host, rv_job_error_t *err)
 {
     uint32_t n = rv_job_size (s->job);
+    uint32_t nodes = rv_job_nodes (s->job);
     struct self *of = calloc (n, sizeof (*of));
-    rv_job_status_t status = of ? RV_JOB_OK : no_memory (err);
+    const struct self **by = calloc (nodes, sizeof (*by));
+    rv_job_status_t status = of && by ? RV_JOB_OK : no_memory (err);
 
     for (uint32_t r = 0; !status && r < n; r++)
         status = get_self (s->job, r, &of[r], err);
@@ -227,9 +229,10 @@ static rv_job_status_t judge (struct state *s, enum verdict *ret,
         if (s->in->refuse)
             error_set (&s->why, RV_EINVAL, "%s", s->in->refuse);
         *ret = s->in->refuse || !read_allow (s, false) ? STOP
-               : alike (of, n)                         ? GO
+               : alike (of, n, by, nodes)              ? GO
                                                        : TELL;
     }
+    free (by);
     free (of);
     return status;
 }
