@@ -47,13 +47,9 @@ struct cards {
     size_t n;
 };
 
-struct nvml {
-    const char *(*error) (int);
-    int (*init) (void);
-    int (*count) (unsigned *);
-    int (*handle) (unsigned, void **);
+struct calls {
+    struct nvml nvml;
     int (*uuid) (void *, char *, unsigned);
-    int (*minor) (void *, unsigned *);
     /* may be NULL: drivers that know no MIG */
     int (*mig_mode) (void *, unsigned *, unsigned *);
     int (*mig_count) (void *, unsigned *);
@@ -109,46 +105,39 @@ static const struct card *card_of (const struct cards *cards, int minor)
 
 /* ---- what NVML says ---- */
 
-static int load (const char *path, struct nvml *nvml, struct rv_error *err)
+static int load (const char *path, struct calls *ret, struct rv_error *err)
 {
-    void *lib;
-    int rc = nvml_open (path, &lib, err);
+    int rc = nvml_open (path, &ret->nvml, err);
+    void *lib = ret->nvml.lib;
 
     if (rc)
         return rc;
-    nvml_find (lib, "nvmlErrorString", &nvml->error);
-    nvml_find (lib, "nvmlInit_v2", &nvml->init);
-    nvml_find (lib, "nvmlDeviceGetCount_v2", &nvml->count);
-    nvml_find (lib, "nvmlDeviceGetHandleByIndex_v2", &nvml->handle);
-    nvml_find (lib, "nvmlDeviceGetUUID", &nvml->uuid);
-    nvml_find (lib, "nvmlDeviceGetMinorNumber", &nvml->minor);
-    nvml_find (lib, "nvmlDeviceGetMigMode", &nvml->mig_mode);
-    nvml_find (lib, "nvmlDeviceGetMaxMigDeviceCount", &nvml->mig_count);
-    nvml_find (lib, "nvmlDeviceGetMigDeviceHandleByIndex", &nvml->mig_handle);
-    nvml_find (lib, "nvmlDeviceGetGpuInstanceId", &nvml->gi);
-    nvml_find (lib, "nvmlDeviceGetComputeInstanceId", &nvml->ci);
-    if (!nvml->error || !nvml->init || !nvml->count || !nvml->handle
-        || !nvml->uuid || !nvml->minor)
-        return error_set (err, RV_EIO, "%s is no NVML",
-                          path ? path : "libnvidia-ml.so.1");
+    nvml_find (lib, "nvmlDeviceGetUUID", &ret->uuid);
+    nvml_find (lib, "nvmlDeviceGetMigMode", &ret->mig_mode);
+    nvml_find (lib, "nvmlDeviceGetMaxMigDeviceCount", &ret->mig_count);
+    nvml_find (lib, "nvmlDeviceGetMigDeviceHandleByIndex", &ret->mig_handle);
+    nvml_find (lib, "nvmlDeviceGetGpuInstanceId", &ret->gi);
+    nvml_find (lib, "nvmlDeviceGetComputeInstanceId", &ret->ci);
+    if (!ret->uuid || !ret->nvml.minor)
+        return error_set (err, RV_EIO, "NVML: it is too old to name a card");
     return RV_OK;
 }
 
-static void ask_slices (const struct nvml *nvml, void *dev, struct card *c)
+static void ask_slices (const struct calls *call, void *dev, struct card *c)
 {
     unsigned mode = 0, pending, max = 0;
 
-    if (!nvml->mig_mode || !nvml->mig_count || !nvml->mig_handle || !nvml->gi
-        || !nvml->ci || nvml->mig_mode (dev, &mode, &pending) || !mode
-        || nvml->mig_count (dev, &max))
+    if (!call->mig_mode || !call->mig_count || !call->mig_handle || !call->gi
+        || !call->ci || call->mig_mode (dev, &mode, &pending) || !mode
+        || call->mig_count (dev, &max))
         return;
     for (unsigned i = 0; i < max && c->n < SLICES_MAX; i++) {
         char *uuid = c->slice[c->n].uuid;
         unsigned gi, ci;
         void *mig;
 
-        if (nvml->mig_handle (dev, i, &mig) || nvml->gi (mig, &gi)
-            || nvml->ci (mig, &ci) || nvml->uuid (mig, uuid, DEVLIST_NAME_MAX))
+        if (call->mig_handle (dev, i, &mig) || call->gi (mig, &gi)
+            || call->ci (mig, &ci) || call->uuid (mig, uuid, DEVLIST_NAME_MAX))
             continue;
         c->slice[c->n].gi = (int)gi;
         c->slice[c->n++].ci = (int)ci;
@@ -156,30 +145,23 @@ static void ask_slices (const struct nvml *nvml, void *dev, struct card *c)
 }
 
 /* A card that does not answer is left out; others may be the job's. */
-static int cards_of_nvml (const struct nvml *nvml, struct cards *ret,
-                          struct rv_error *err)
+static void cards_of_nvml (const struct calls *call, struct cards *ret)
 {
-    unsigned n = 0, minor;
-    int rc = nvml->init ();
+    unsigned minor;
 
     ret->n = 0;
-    if (rc == 0)
-        rc = nvml->count (&n);
-    if (rc)
-        return error_set (err, RV_EIO, "NVML: %s", nvml->error (rc));
-    for (unsigned i = 0; i < n && ret->n < CARDS_MAX; i++) {
+    for (unsigned i = 0; i < call->nvml.n && ret->n < CARDS_MAX; i++) {
         struct card *c = &ret->card[ret->n];
         void *dev;
 
         c->n = 0;
-        if (nvml->handle (i, &dev) || nvml->minor (dev, &minor)
-            || nvml->uuid (dev, c->uuid, sizeof (c->uuid)))
+        if (call->nvml.handle (i, &dev) || call->nvml.minor (dev, &minor)
+            || call->uuid (dev, c->uuid, sizeof (c->uuid)))
             continue;
         c->minor = (int)minor;
-        ask_slices (nvml, dev, c);
+        ask_slices (call, dev, c);
         ret->n++;
     }
-    return RV_OK;
 }
 
 /* ---- the child ---- */
@@ -272,7 +254,7 @@ static void child (int fd, void *arg)
     const struct gpuids_where *w = arg;
     static struct gres_devices devices;
     static struct cards cards;
-    struct nvml nvml = {0};
+    struct calls call = {0};
     struct rv_error err = {0};
     char *text, *minors;
     int rc;
@@ -294,14 +276,12 @@ static void child (int fd, void *arg)
     minors = slurp (w->driver, "nvidia-caps/mig-minors");
     cards_of_driver (w->driver, &cards);
     say (fd, &devices, &cards, minors);
-    rc = load (w->nvml, &nvml, &err);
+    rc = load (w->nvml, &call, &err);
     if (rc == RV_OK) {
         dprintf (fd, "driver\n");
-        rc = cards_of_nvml (&nvml, &cards, &err);
-    }
-    if (rc == RV_OK)
+        cards_of_nvml (&call, &cards);
         say (fd, &devices, &cards, minors);
-    else if (rc != RV_ENOTFOUND || w->nvml)
+    } else if (rc != RV_ENOTFOUND || w->nvml)
         dprintf (fd, "driver\nwhy %s\n", err.text);
     dprintf (fd, "done\n");
 }

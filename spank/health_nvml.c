@@ -38,14 +38,10 @@ struct nvml_process {
 
 #define PROCESSES_MAX 256
 
-struct nvml {
-    const char *(*error) (int);
-    int (*init) (void);
-    int (*count) (unsigned *);
-    int (*handle) (unsigned, void **);
+struct calls {
+    struct nvml nvml;
     /* may be NULL */
     int (*pci) (void *, struct nvml_pci *);
-    int (*minor) (void *, unsigned *);
     int (*mig) (void *, unsigned *, unsigned *);
     int (*ecc) (void *, int, int, unsigned long long *);
     int (*rows) (void *, unsigned *, unsigned *, unsigned *, unsigned *);
@@ -53,31 +49,22 @@ struct nvml {
     int (*processes) (void *, unsigned *, struct nvml_process *);
 };
 
-static int load (const char *path, struct nvml *nvml, struct rv_error *err)
+static int load (const char *path, struct calls *ret, struct rv_error *err)
 {
-    void *lib;
-    int rc = nvml_open (path, &lib, err);
+    int rc = nvml_open (path, &ret->nvml, err);
+    void *lib = ret->nvml.lib;
 
     if (rc)
         return rc;
-    nvml_find (lib, "nvmlErrorString", &nvml->error);
-    nvml_find (lib, "nvmlInit_v2", &nvml->init);
-    nvml_find (lib, "nvmlDeviceGetCount_v2", &nvml->count);
-    nvml_find (lib, "nvmlDeviceGetHandleByIndex_v2", &nvml->handle);
-    nvml_find (lib, "nvmlDeviceGetPciInfo_v3", &nvml->pci);
-    nvml_find (lib, "nvmlDeviceGetMinorNumber", &nvml->minor);
-    nvml_find (lib, "nvmlDeviceGetMigMode", &nvml->mig);
-    nvml_find (lib, "nvmlDeviceGetTotalEccErrors", &nvml->ecc);
-    nvml_find (lib, "nvmlDeviceGetRemappedRows", &nvml->rows);
-    nvml_find (lib, "nvmlDeviceGetRetiredPagesPendingStatus", &nvml->pages);
-    nvml_find (lib, "nvmlDeviceGetComputeRunningProcesses_v3",
-               &nvml->processes);
-    if (!nvml->processes)
+    nvml_find (lib, "nvmlDeviceGetPciInfo_v3", &ret->pci);
+    nvml_find (lib, "nvmlDeviceGetMigMode", &ret->mig);
+    nvml_find (lib, "nvmlDeviceGetTotalEccErrors", &ret->ecc);
+    nvml_find (lib, "nvmlDeviceGetRemappedRows", &ret->rows);
+    nvml_find (lib, "nvmlDeviceGetRetiredPagesPendingStatus", &ret->pages);
+    nvml_find (lib, "nvmlDeviceGetComputeRunningProcesses_v3", &ret->processes);
+    if (!ret->processes)
         nvml_find (lib, "nvmlDeviceGetComputeRunningProcesses_v2",
-                   &nvml->processes);
-    if (!nvml->error || !nvml->init || !nvml->count || !nvml->handle)
-        return error_set (err, RV_ENOTFOUND, "%s: is no NVML",
-                          path ? path : "libnvidia-ml.so.1");
+                   &ret->processes);
     return RV_OK;
 }
 
@@ -89,12 +76,12 @@ static bool told (int rc, struct health_gpu *gpu)
     return rc == NVML_OK;
 }
 
-static void name_gpu (const struct nvml *nvml, void *dev, unsigned index,
+static void name_gpu (const struct calls *call, void *dev, unsigned index,
                       struct health_gpu *gpu)
 {
     struct nvml_pci pci = {0};
 
-    if (nvml->pci && nvml->pci (dev, &pci) == NVML_OK && pci.bus_id[0])
+    if (call->pci && call->pci (dev, &pci) == NVML_OK && pci.bus_id[0])
         snprintf (gpu->bus, sizeof (gpu->bus), "%.*s",
                   (int)sizeof (pci.bus_id) - 1, pci.bus_id);
     else
@@ -102,45 +89,45 @@ static void name_gpu (const struct nvml *nvml, void *dev, unsigned index,
 }
 
 /* Whole GPUs of the job: a card cut by MIG carries other jobs too. */
-static bool is_mine (const struct nvml *nvml, void *dev, const char *gpus)
+static bool is_mine (const struct calls *call, void *dev, const char *gpus)
 {
     unsigned minor, mig = 0, pending;
 
-    if (!nvml->minor || nvml->minor (dev, &minor) != NVML_OK)
+    if (!call->nvml.minor || call->nvml.minor (dev, &minor) != NVML_OK)
         return false;
-    if (nvml->mig && nvml->mig (dev, &mig, &pending) != NVML_OK)
+    if (call->mig && call->mig (dev, &mig, &pending) != NVML_OK)
         mig = 0;
     return mig == 0 && health_listed (gpus, minor);
 }
 
-static void ask_memory (const struct nvml *nvml, void *dev,
+static void ask_memory (const struct calls *call, void *dev,
                         struct health_gpu *gpu)
 {
     unsigned correctable, uncorrectable, pending = 0, failed = 0;
     unsigned long long n = 0;
     int waiting = 0;
 
-    if (nvml->ecc && told (nvml->ecc (dev, UNCORRECTED, VOLATILE, &n), gpu))
+    if (call->ecc && told (call->ecc (dev, UNCORRECTED, VOLATILE, &n), gpu))
         gpu->uncorrected = n;
-    if (nvml->rows
+    if (call->rows
         && told (
-            nvml->rows (dev, &correctable, &uncorrectable, &pending, &failed),
+            call->rows (dev, &correctable, &uncorrectable, &pending, &failed),
             gpu)) {
         gpu->remap_failed = failed != 0;
         gpu->remap_pending = pending != 0;
     }
-    if (nvml->pages && told (nvml->pages (dev, &waiting), gpu) && waiting)
+    if (call->pages && told (call->pages (dev, &waiting), gpu) && waiting)
         gpu->remap_pending = true;
 }
 
 /* Those that are gone by now, and root's (a monitor's), are no one's rest. */
-static void ask_processes (const struct nvml *nvml, void *dev,
+static void ask_processes (const struct calls *call, void *dev,
                            bool (*has_job) (pid_t pid), struct health_gpu *gpu)
 {
     struct nvml_process process[PROCESSES_MAX];
     unsigned n = PROCESSES_MAX;
 
-    if (!nvml->processes || !told (nvml->processes (dev, &n, process), gpu))
+    if (!call->processes || !told (call->processes (dev, &n, process), gpu))
         return;
     for (unsigned i = 0; i < n && i < PROCESSES_MAX; i++) {
         char path[32];
@@ -162,17 +149,13 @@ int health_nvml_read (const char *path, const char *gpus,
                       struct health_gpu ret[HEALTH_GPUS], size_t *ret_n,
                       struct rv_error *err)
 {
-    struct nvml nvml = {0};
-    unsigned n = 0;
-    int rc = load (path, &nvml, err);
+    struct calls call = {0};
+    unsigned n;
+    int rc = load (path, &call, err);
 
     if (rc)
         return rc;
-    rc = nvml.init ();
-    if (rc == NVML_OK)
-        rc = nvml.count (&n);
-    if (rc != NVML_OK)
-        return error_set (err, RV_EIO, "NVML: %s", nvml.error (rc));
+    n = call.nvml.n;
     if (n > HEALTH_GPUS)
         n = HEALTH_GPUS;
     for (unsigned i = 0; i < n; i++) {
@@ -181,13 +164,13 @@ int health_nvml_read (const char *path, const char *gpus,
 
         memset (gpu, 0, sizeof (*gpu));
         snprintf (gpu->bus, sizeof (gpu->bus), "%u", i);
-        if (!told (nvml.handle (i, &dev), gpu))
+        if (!told (call.nvml.handle (i, &dev), gpu))
             continue;
-        name_gpu (&nvml, dev, i, gpu);
-        gpu->mine = is_mine (&nvml, dev, gpus);
-        ask_memory (&nvml, dev, gpu);
+        name_gpu (&call, dev, i, gpu);
+        gpu->mine = is_mine (&call, dev, gpus);
+        ask_memory (&call, dev, gpu);
         if (gpu->mine)
-            ask_processes (&nvml, dev, has_job, gpu);
+            ask_processes (&call, dev, has_job, gpu);
     }
     *ret_n = n;
     return RV_OK;

@@ -7,11 +7,22 @@
 
 #include "plan/error.h"
 
-/* nvml_open - load it.
- *   path      absolute, of libnvidia-ml.so.1; NULL = where the loader finds it
- *   ret_lib   written on success; stays loaded until the process ends
- * RV_ENOTFOUND when it is not there; RV_EINVAL when others may write it. */
-int nvml_open (const char *path, void **ret_lib, struct rv_error *err);
+/* The library, and what everybody needs of it. Functions return 0 when they
+ * succeed; error gives the text of another value. */
+struct nvml {
+    void *lib;
+    unsigned n; /* cards */
+    const char *(*error) (int);
+    int (*handle) (unsigned, void **);
+    int (*minor) (void *, unsigned *); /* may be NULL */
+};
+
+/* nvml_open - load it, initialize it and count the cards.
+ *   path   absolute, of libnvidia-ml.so.1; NULL = where the loader finds it
+ *   ret    written on success; stays loaded until the process ends
+ * RV_ENOTFOUND when it is not there; RV_EINVAL when others may write it; RV_EIO
+ * when it is no NVML or does not work. */
+int nvml_open (const char *path, struct nvml *ret, struct rv_error *err);
 
 /* nvml_find - a function of the library.
  *   ret_function   pointer to a function pointer; NULL written when the library
