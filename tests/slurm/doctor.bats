@@ -16,10 +16,6 @@ teardown_file() {
     sandbox_down
 }
 
-valid() {
-    python3 "$RV_SRC/tests/slurm/validate.py" "$RV_SRC/etc/schema" "$@"
-}
-
 check() { # NAME - its state
     jq -r --arg n "$1" '.checks[] | select (.name == $n) | .state' <<<"$output"
 }

@@ -8,27 +8,14 @@
 load lib
 
 setup_file() {
-    require_slurm || return 1
+    sandbox_folder || return 1
     [ -z "${RVT_SKIP:-}" ] || return 0
-    if ! unshare -m true 2>/dev/null; then
-        export RVT_SKIP="no right to make a mount namespace"
-        return 0
-    fi
-    RVT=$(short_dir)
-    SANDBOX=$RVT/s
-    export RVT SANDBOX XDG_STATE_HOME=$RVT/state
-    export CARDS=$RVT/cards KMSG=$RVT/kmsg NVML=$RVT/libnvidia-ml.so.1
+    export KMSG=$RVT/kmsg
     : >"$KMSG"
-    unset "${!SLURM_@}" "${!SBATCH_@}" "${!SRUN_@}" "${!PMIX_@}"
-    ${CC:-cc} -shared -fPIC -DFAKE_STATE="\"$CARDS\"" -o "$NVML" \
-        "$BATS_TEST_DIRNAME/fake_nvml.c"
     # shellcheck disable=SC2016 # for the inner shell
-    unshare -m sh -ec 'mount --make-rprivate / 2>/dev/null || true
-        mount -t tmpfs rv-test-run /run
-        mount --bind "$KMSG" /dev/kmsg
-        exec "$RV" sandbox up --dir "$SANDBOX" --nodes 1 --gpus 2 --made-up' >&2 ||
-        return 1
-    eval "$("$RV" sandbox env --dir "$SANDBOX")"
+    sandbox_up_mounted 'mount -t tmpfs rv-test-run /run
+        mount --bind "$KMSG" /dev/kmsg' --nodes 1 --gpus 2 --made-up || return 1
+    [ -z "${RVT_SKIP:-}" ] || return 0
     LOG=$SANDBOX/log/n1.log
     export LOG
 }

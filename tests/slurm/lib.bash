@@ -54,19 +54,49 @@ short_dir() {
     mktemp -d /tmp/rvt.XXXXXX
 }
 
-# sandbox_up [rv sandbox up's options] - bring a sandbox up for this file and
-# point SLURM_CONF and PATH at it. SANDBOX is its folder, RVT a folder for the
-# file's own use that sandbox_down removes.
-sandbox_up() {
+# sandbox_folder - a folder for a file's sandbox, SANDBOX, in one for its own
+# use, RVT, which sandbox_down removes; and a shell that knows no other Slurm.
+sandbox_folder() {
     require_slurm || return 1
     [ -z "${RVT_SKIP:-}" ] || return 0
-    # Tests start from a shell that knows no other Slurm.
     unset "${!SLURM_@}" "${!SBATCH_@}" "${!SRUN_@}" "${!PMIX_@}"
     RVT=$(short_dir)
     SANDBOX=$RVT/s
     export RVT SANDBOX XDG_STATE_HOME=$RVT/state
+}
+
+# sandbox_up [rv sandbox up's options] - bring a sandbox up for this file and
+# point SLURM_CONF and PATH at it.
+sandbox_up() {
+    sandbox_folder || return 1
+    [ -z "${RVT_SKIP:-}" ] || return 0
     "$RV" sandbox up --dir "$SANDBOX" "$@" >&2 || return 1
     eval "$("$RV" sandbox env --dir "$SANDBOX")"
+}
+
+# sandbox_up_mounted MOUNTS [rv sandbox up's options] - the same after
+# sandbox_folder, in a mount namespace of its own in which MOUNTS, shell words,
+# ran first. NVML is fake_nvml.c, which reads CARDS.
+sandbox_up_mounted() {
+    if ! unshare -m true 2>/dev/null; then
+        export RVT_SKIP="no right to make a mount namespace"
+        rm -rf "$RVT"
+        unset RVT
+        return 0
+    fi
+    export CARDS=$RVT/cards NVML=$RVT/libnvidia-ml.so.1
+    ${CC:-cc} -shared -fPIC -DFAKE_STATE="\"$CARDS\"" -o "$NVML" \
+        "$BATS_TEST_DIRNAME/fake_nvml.c"
+    unshare -m sh -ec "mount --make-rprivate / 2>/dev/null || true
+        $1
+        shift
+        exec \"\$RV\" sandbox up --dir \"\$SANDBOX\" \"\$@\"" sh "$@" >&2 || return 1
+    eval "$("$RV" sandbox env --dir "$SANDBOX")"
+}
+
+# valid [FILE...] - does the JSON of each, or of stdin, obey its schema?
+valid() {
+    python3 "$RV_SRC/tests/slurm/validate.py" "$RV_SRC/etc/schema" "$@"
 }
 
 # sandbox_down - end it, and others below RVT that a failed test has left. Fails

@@ -9,26 +9,14 @@
 load lib
 
 setup_file() {
-    require_slurm || return 1
+    sandbox_folder || return 1
     [ -z "${RVT_SKIP:-}" ] || return 0
-    if ! unshare -m true 2>/dev/null; then
-        export RVT_SKIP="no right to make a mount namespace"
-        return 0
-    fi
-    RVT=$(short_dir)
-    SANDBOX=$RVT/s
-    export RVT SANDBOX XDG_STATE_HOME=$RVT/state
-    export CARDS=$RVT/cards NVML=$RVT/libnvidia-ml.so.1 DRIVER=$RVT/driver
-    unset "${!SLURM_@}" "${!SBATCH_@}" "${!SRUN_@}" "${!PMIX_@}"
+    export DRIVER=$RVT/driver
     mkdir "$DRIVER"
-    ${CC:-cc} -shared -fPIC -DFAKE_STATE="\"$CARDS\"" -o "$NVML" \
-        "$BATS_TEST_DIRNAME/fake_nvml.c"
     # shellcheck disable=SC2016 # for the inner shell
-    unshare -m sh -ec 'mount --make-rprivate / 2>/dev/null || true
-        mount --bind "$DRIVER" /proc/driver
-        exec "$RV" sandbox up --dir "$SANDBOX" --nodes 2 --gpus 2 --mig 4 \
-            --cpus 8 --type a100' >&2 || return 1
-    eval "$("$RV" sandbox env --dir "$SANDBOX")"
+    sandbox_up_mounted 'mount --bind "$DRIVER" /proc/driver' \
+        --nodes 2 --gpus 2 --mig 4 --cpus 8 --type a100 || return 1
+    [ -z "${RVT_SKIP:-}" ] || return 0
     export CONF=$RVT/rv.conf
     # One line a task: rank, node, local rank, devices.
     cat >"$RVT/seen" <<'X'
@@ -206,7 +194,7 @@ CUDA's name of Slurm's MIG slice 1: NVML"* ]]
         seen '0 n1 0 [MIG-GPU-file-0/7/0]' srun --rv-mig "$RVT/seen"
     done
     slices hang
-    run_srun -n1 "$RVT/seen"
+    run_srun -n1 -w n1 "$RVT/seen"
     [ "$output" = " n1  []" ]
 }
 

@@ -178,98 +178,94 @@ static void every_type (void **state)
     (void)state;
 }
 
+static const char *const refused[][2] = {
+    {"dim = 1\n", "f.ini:1: a key before the first [section]"},
+    {"[model]\n\ndmi = 1\n",
+     "f.ini:3: unknown key 'dmi' in [model]; nearest is 'dim'"},
+    {"[model]\nlr = 1\n",
+     "f.ini:2: unknown key 'lr' in [model]; it is a key of [optim]"},
+    {"[model]\ncost = 1\n",
+     "f.ini:2: unknown key 'cost' in [model]; it is a key of [gpu NAME]"},
+    {"[model]\nzzzzz = 1\n", "f.ini:2: unknown key 'zzzzz' in [model]; its "
+                             "keys are name, dim, any, "
+                             "tie"},
+    {"[model]\n= 1\n",
+     "f.ini:2: unknown key '' in [model]; its keys are name, dim, any, "
+     "tie"},
+    {"[modle]\n", "f.ini:1: unknown section [modle]; nearest is [model]"},
+    {"[ model ]\n", "f.ini:1: unknown section [ model ]; nearest is "
+                    "[model]"},
+    {"[gpu]\n", "f.ini:1: unknown section [gpu]; nearest is [gpu NAME]"},
+    {"[gpu ]\n", "f.ini:1: unknown section [gpu ]; nearest is [gpu NAME]"},
+    {"[model x]\n", "f.ini:1: unknown section [model x]; nearest is "
+                    "[model]"},
+    {"[]\n", "f.ini:1: unknown section []"},
+    {"[zzzzzzzz]\n", "f.ini:1: unknown section [zzzzzzzz]"},
+    {"[model\ndim = 1\n", "f.ini:1: expected [section] or key = value"},
+    {"[model] dim = 1\n",
+     "f.ini:1: text behind ']'; put it on a line of its own"},
+    {"[gpu aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa]\n",
+     "f.ini:1: a section's name of more than 49 bytes"},
+    {"[model]\ndim\n", "f.ini:2: expected [section] or key = value"},
+    {"[model]\nnonsense\ndim = 0\n",
+     "f.ini:2: expected [section] or key = value"},
+    {"[model]\ndim = 1\n  2\n", "f.ini:3: expected [section] or key = value"},
+    {"[model]\ndim = 1\n  dim = 2\n", "f.ini:3: 'dim' stands twice in [model]"},
+    {"[model]\ndim = 1\n[optim]\n[model]\ndim = 1\n",
+     "f.ini:5: 'dim' stands twice in [model]"},
+    {"[gpu a]\ncost = 1\n[gpu b]\ncost = 1\n[gpu  a]\ncost = 1\n",
+     "f.ini:6: 'cost' stands twice in [gpu a]"},
+    {"[env]\nA = 1\nA = 1\n", "f.ini:3: 'A' stands twice in [env]"},
+    {"[model]\nname = a ;b\n",
+     "f.ini:2: a value would end before ' ;'; put comments on lines of "
+     "their own"},
+    {"[model]\nname = ;b\n",
+     "f.ini:2: a value would end before ' ;'; put comments on lines of "
+     "their own"},
+    {"[model]\ndim = 0\n", "f.ini:2: dim: '0' is not from 1 to 64"},
+    {"[model]\ndim = 65\n", "f.ini:2: dim: '65' is not from 1 to 64"},
+    {"[model]\ndim = 1.5\n", "f.ini:2: dim: '1.5' is not a whole number"},
+    {"[model]\ndim =\n", "f.ini:2: dim: '' is not a whole number"},
+    {"[model]\ndim = 0x10\n", "f.ini:2: dim: '0x10' is not a whole number"},
+    {"[model]\nany = 9223372036854775808\n",
+     "f.ini:2: any: '9223372036854775808' is too large"},
+    {"[model]\ntie = yes\n", "f.ini:2: tie: 'yes' is not on or off"},
+    {"[optim]\nlr = 1.1\n", "f.ini:2: lr: '1.1' is not from 0 to 1"},
+    {"[optim]\nlr = nan\n", "f.ini:2: lr: 'nan' is not a number"},
+    {"[optim]\nlr = 1e\n", "f.ini:2: lr: '1e' is not a number"},
+    {"[optim]\nlr = 1e999\n", "f.ini:2: lr: '1e999' is not from 0 to 1"},
+    {"[optim]\nlr = -\n", "f.ini:2: lr: '-' is not a number"},
+    {"[optim]\ndevice = gpu\n",
+     "f.ini:2: device: 'gpu' is not one of auto,cpu,cuda"},
+    {"[optim]\ndevice = auto,cpu\n",
+     "f.ini:2: device: 'auto,cpu' is not one of auto,cpu,cuda"},
+    {"[optim]\ndevice = \n", "f.ini:2: device: '' is not one of auto,cpu,cuda"},
+    {"[optim]\nwait = 90\n",
+     "f.ini:2: wait: duration '90' has no unit; write 500ms, 90s, 30m, 2h, "
+     "1.5h or 3d"},
+    {"[optim]\nsize = 16GB\n",
+     "f.ini:2: size: '16GB' is not a size; write 16G"},
+    {"[lists]\nlist = a,,b\n", "f.ini:2: list: list 'a,,b' has an empty item"},
+    {"[lists]\npath = x/y\n",
+     "f.ini:2: path: 'x/y' is not a path that begins with / or ~/"},
+    {"[lists]\nwait = 0s\n", "f.ini:2: wait: '0s' is too small"},
+    {"[lists]\nwait = 61s\n", "f.ini:2: wait: '61s' is too large"},
+    {"[gpu a]\ncost = x\n", "f.ini:2: cost: 'x' is not a number"},
+    {"[env]\nA = refuse\n", "f.ini:2: the sink says no"},
+    {"[env]\nA = silent\n", "f.ini:2: 'A' was not taken"},
+};
+
 static void refuses (void **state)
 {
-    static const char *const v[][2] = {
-        {"dim = 1\n", "f.ini:1: a key before the first [section]"},
-        {"[model]\n\ndmi = 1\n",
-         "f.ini:3: unknown key 'dmi' in [model]; nearest is 'dim'"},
-        {"[model]\nlr = 1\n",
-         "f.ini:2: unknown key 'lr' in [model]; it is a key of [optim]"},
-        {"[model]\ncost = 1\n",
-         "f.ini:2: unknown key 'cost' in [model]; it is a key of [gpu NAME]"},
-        {"[model]\nzzzzz = 1\n", "f.ini:2: unknown key 'zzzzz' in [model]; its "
-                                 "keys are name, dim, any, "
-                                 "tie"},
-        {"[model]\n= 1\n",
-         "f.ini:2: unknown key '' in [model]; its keys are name, dim, any, "
-         "tie"},
-        {"[modle]\n", "f.ini:1: unknown section [modle]; nearest is [model]"},
-        {"[ model ]\n", "f.ini:1: unknown section [ model ]; nearest is "
-                        "[model]"},
-        {"[gpu]\n", "f.ini:1: unknown section [gpu]; nearest is [gpu NAME]"},
-        {"[gpu ]\n", "f.ini:1: unknown section [gpu ]; nearest is [gpu NAME]"},
-        {"[model x]\n", "f.ini:1: unknown section [model x]; nearest is "
-                        "[model]"},
-        {"[]\n", "f.ini:1: unknown section []"},
-        {"[zzzzzzzz]\n", "f.ini:1: unknown section [zzzzzzzz]"},
-        {"[model\ndim = 1\n", "f.ini:1: expected [section] or key = value"},
-        {"[model] dim = 1\n",
-         "f.ini:1: text behind ']'; put it on a line of its own"},
-        {"[gpu aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa]\n",
-         "f.ini:1: a section's name of more than 49 bytes"},
-        {"[model]\ndim\n", "f.ini:2: expected [section] or key = value"},
-        {"[model]\nnonsense\ndim = 0\n",
-         "f.ini:2: expected [section] or key = value"},
-        {"[model]\ndim = 1\n  2\n",
-         "f.ini:3: expected [section] or key = value"},
-        {"[model]\ndim = 1\n  dim = 2\n",
-         "f.ini:3: 'dim' stands twice in [model]"},
-        {"[model]\ndim = 1\n[optim]\n[model]\ndim = 1\n",
-         "f.ini:5: 'dim' stands twice in [model]"},
-        {"[gpu a]\ncost = 1\n[gpu b]\ncost = 1\n[gpu  a]\ncost = 1\n",
-         "f.ini:6: 'cost' stands twice in [gpu a]"},
-        {"[env]\nA = 1\nA = 1\n", "f.ini:3: 'A' stands twice in [env]"},
-        {"[model]\nname = a ;b\n",
-         "f.ini:2: a value would end before ' ;'; put comments on lines of "
-         "their own"},
-        {"[model]\nname = ;b\n",
-         "f.ini:2: a value would end before ' ;'; put comments on lines of "
-         "their own"},
-        {"[model]\ndim = 0\n", "f.ini:2: dim: '0' is not from 1 to 64"},
-        {"[model]\ndim = 65\n", "f.ini:2: dim: '65' is not from 1 to 64"},
-        {"[model]\ndim = 1.5\n", "f.ini:2: dim: '1.5' is not a whole number"},
-        {"[model]\ndim =\n", "f.ini:2: dim: '' is not a whole number"},
-        {"[model]\ndim = 0x10\n", "f.ini:2: dim: '0x10' is not a whole number"},
-        {"[model]\nany = 9223372036854775808\n",
-         "f.ini:2: any: '9223372036854775808' is too large"},
-        {"[model]\ntie = yes\n", "f.ini:2: tie: 'yes' is not on or off"},
-        {"[optim]\nlr = 1.1\n", "f.ini:2: lr: '1.1' is not from 0 to 1"},
-        {"[optim]\nlr = nan\n", "f.ini:2: lr: 'nan' is not a number"},
-        {"[optim]\nlr = 1e\n", "f.ini:2: lr: '1e' is not a number"},
-        {"[optim]\nlr = 1e999\n", "f.ini:2: lr: '1e999' is not from 0 to 1"},
-        {"[optim]\nlr = -\n", "f.ini:2: lr: '-' is not a number"},
-        {"[optim]\ndevice = gpu\n",
-         "f.ini:2: device: 'gpu' is not one of auto,cpu,cuda"},
-        {"[optim]\ndevice = auto,cpu\n",
-         "f.ini:2: device: 'auto,cpu' is not one of auto,cpu,cuda"},
-        {"[optim]\ndevice = \n",
-         "f.ini:2: device: '' is not one of auto,cpu,cuda"},
-        {"[optim]\nwait = 90\n",
-         "f.ini:2: wait: duration '90' has no unit; write 500ms, 90s, 30m, 2h, "
-         "1.5h or 3d"},
-        {"[optim]\nsize = 16GB\n",
-         "f.ini:2: size: '16GB' is not a size; write 16G"},
-        {"[lists]\nlist = a,,b\n",
-         "f.ini:2: list: list 'a,,b' has an empty item"},
-        {"[lists]\npath = x/y\n",
-         "f.ini:2: path: 'x/y' is not a path that begins with / or ~/"},
-        {"[lists]\nwait = 0s\n", "f.ini:2: wait: '0s' is too small"},
-        {"[lists]\nwait = 61s\n", "f.ini:2: wait: '61s' is too large"},
-        {"[gpu a]\ncost = x\n", "f.ini:2: cost: 'x' is not a number"},
-        {"[env]\nA = refuse\n", "f.ini:2: the sink says no"},
-        {"[env]\nA = silent\n", "f.ini:2: 'A' was not taken"},
-    };
-
-    for (size_t i = 0; i < LENGTH (v); i++) {
+    for (size_t i = 0; i < LENGTH (refused); i++) {
         struct target t = {0};
         struct rv_error err = {.text = "stale"};
 
-        if (read_text (v[i][0], &t, &err) == 0)
-            fail_msg ("taken: %s", v[i][0]);
-        assert_string_equal (err.text, v[i][1]);
+        if (read_text (refused[i][0], &t, &err) == 0)
+            fail_msg ("taken: %s", refused[i][0]);
+        assert_string_equal (err.text, refused[i][1]);
         done (&t);
-        assert_int_not_equal (read_text (v[i][0], &t, NULL), 0);
+        assert_int_not_equal (read_text (refused[i][0], &t, NULL), 0);
         done (&t);
     }
     (void)state;

@@ -123,86 +123,84 @@ static void test_oom_happened (void **state)
 
 #define CANCELLED "slurmstepd: error: *** STEP 5.0 ON n1 CANCELLED AT 2026 "
 
+static const struct {
+    struct advice_in in;
+    const char *kind; /* NULL: nothing is known */
+} advised[] = {
+    {{0, 0, false, false, "ImportError", NULL}, NULL},
+    {{7, 0, false, false, NULL, NULL}, NULL},
+    {{7, 0, false, false, "", ""}, NULL},
+    {{7, 0, false, false, "all is lost", "srun: error: n1: task 0"}, NULL},
+    {{-1, SIGTERM, false, true, NULL, NULL}, NULL},
+    {{-1, SIGTERM, false, true, NULL, CANCELLED "DUE TO TIME LIMIT ***"},
+     "time_limit"},
+    {{0, 0, false, true, "ImportError", CANCELLED "DUE TO TIME LIMIT ***"},
+     "time_limit"},
+    {{-1, SIGTERM, false, true, NULL, CANCELLED "DUE TO PREEMPTION ***"},
+     "preemption"},
+    {{-1, SIGKILL, false, true, NULL, CANCELLED "DUE TO NODE FAILURE"},
+     "node_failure"},
+    {{-1, SIGTERM, false, true, NULL, "srun: error: Node failure on n2"},
+     "node_failure"},
+    {{-1, SIGTERM, false, true, "ImportError", CANCELLED "***"}, NULL},
+    {{-1, SIGTERM, false, true, NULL, "srun: error: n1: task 0: Out Of Memory"},
+     "out_of_memory"},
+    /* a program that failed by itself before Slurm's limit */
+    {{1, 0, false, false, "ImportError: x", "DUE TO TIME LIMIT"},
+     "import_error"},
+    {{-1, SIGKILL, true, false, NULL, NULL}, "out_of_memory"},
+    {{1, 0, true, false, "ImportError", NULL}, "out_of_memory"},
+    {{1, 0, false, false, "x\nMemoryError\n", NULL}, "out_of_memory"},
+    {{-1, SIGABRT, false, false, "what():  std::bad_alloc", NULL},
+     "out_of_memory"},
+    {{1, 0, false, false,
+      "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried", NULL},
+     "gpu_out_of_memory"},
+    {{1, 0, false, false, "RuntimeError: No CUDA GPUs are available", NULL},
+     "missing_gpu"},
+    {{1, 0, false, false, "CUDA error: invalid device ordinal", NULL},
+     "missing_gpu"},
+    {{1, 0, false, false,
+      "NCCL WARN Duplicate GPU detected : rank 1 and rank 0", NULL},
+     "shared_gpu"},
+    {{1, 0, false, false,
+      "NCCL WARN Bootstrap : Address already in use\nncclSystemError", NULL},
+     "port_in_use"},
+    {{1, 0, false, false,
+      "torch.distributed.DistBackendError: NCCL error in: x.cpp, "
+      "unhandled system error",
+      NULL},
+     "nccl"},
+    {{1, 0, false, false, "ncclSystemError: System call", NULL}, "nccl"},
+    {{1, 0, false, false, "ModuleNotFoundError: No module named 'x'", NULL},
+     "import_error"},
+    {{127, 0, false, false,
+      "./a: error while loading shared libraries: libx.so.1: cannot open "
+      "shared object file",
+      NULL},
+     "missing_library"},
+    {{1, 0, false, false,
+      "ImportError: libcudart.so.12: cannot open shared object file", NULL},
+     "import_error"},
+    {{-1, SIGKILL, false, false, NULL, NULL}, "killed"},
+    {{-1, SIGSEGV, false, false, "", NULL}, "crash"},
+    {{-1, SIGBUS, false, false, "", NULL}, "crash"},
+    {{-1, SIGILL, false, false, "", NULL}, "crash"},
+    {{-1, SIGUSR1, false, false, "", NULL}, NULL},
+};
+
 static void test_advice (void **state)
 {
-    static const struct {
-        struct advice_in in;
-        const char *kind; /* NULL: nothing is known */
-    } v[] = {
-        {{0, 0, false, false, "ImportError", NULL}, NULL},
-        {{7, 0, false, false, NULL, NULL}, NULL},
-        {{7, 0, false, false, "", ""}, NULL},
-        {{7, 0, false, false, "all is lost", "srun: error: n1: task 0"}, NULL},
-        {{-1, SIGTERM, false, true, NULL, NULL}, NULL},
-        {{-1, SIGTERM, false, true, NULL, CANCELLED "DUE TO TIME LIMIT ***"},
-         "time_limit"},
-        {{0, 0, false, true, "ImportError", CANCELLED "DUE TO TIME LIMIT ***"},
-         "time_limit"},
-        {{-1, SIGTERM, false, true, NULL, CANCELLED "DUE TO PREEMPTION ***"},
-         "preemption"},
-        {{-1, SIGKILL, false, true, NULL, CANCELLED "DUE TO NODE FAILURE"},
-         "node_failure"},
-        {{-1, SIGTERM, false, true, NULL, "srun: error: Node failure on n2"},
-         "node_failure"},
-        {{-1, SIGTERM, false, true, "ImportError", CANCELLED "***"}, NULL},
-        {{-1, SIGTERM, false, true, NULL,
-          "srun: error: n1: task 0: Out Of Memory"},
-         "out_of_memory"},
-        /* a program that failed by itself before Slurm's limit */
-        {{1, 0, false, false, "ImportError: x", "DUE TO TIME LIMIT"},
-         "import_error"},
-        {{-1, SIGKILL, true, false, NULL, NULL}, "out_of_memory"},
-        {{1, 0, true, false, "ImportError", NULL}, "out_of_memory"},
-        {{1, 0, false, false, "x\nMemoryError\n", NULL}, "out_of_memory"},
-        {{-1, SIGABRT, false, false, "what():  std::bad_alloc", NULL},
-         "out_of_memory"},
-        {{1, 0, false, false,
-          "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried", NULL},
-         "gpu_out_of_memory"},
-        {{1, 0, false, false, "RuntimeError: No CUDA GPUs are available", NULL},
-         "missing_gpu"},
-        {{1, 0, false, false, "CUDA error: invalid device ordinal", NULL},
-         "missing_gpu"},
-        {{1, 0, false, false,
-          "NCCL WARN Duplicate GPU detected : rank 1 and rank 0", NULL},
-         "shared_gpu"},
-        {{1, 0, false, false,
-          "NCCL WARN Bootstrap : Address already in use\nncclSystemError",
-          NULL},
-         "port_in_use"},
-        {{1, 0, false, false,
-          "torch.distributed.DistBackendError: NCCL error in: x.cpp, "
-          "unhandled system error",
-          NULL},
-         "nccl"},
-        {{1, 0, false, false, "ncclSystemError: System call", NULL}, "nccl"},
-        {{1, 0, false, false, "ModuleNotFoundError: No module named 'x'", NULL},
-         "import_error"},
-        {{127, 0, false, false,
-          "./a: error while loading shared libraries: libx.so.1: cannot open "
-          "shared object file",
-          NULL},
-         "missing_library"},
-        {{1, 0, false, false,
-          "ImportError: libcudart.so.12: cannot open shared object file", NULL},
-         "import_error"},
-        {{-1, SIGKILL, false, false, NULL, NULL}, "killed"},
-        {{-1, SIGSEGV, false, false, "", NULL}, "crash"},
-        {{-1, SIGBUS, false, false, "", NULL}, "crash"},
-        {{-1, SIGILL, false, false, "", NULL}, "crash"},
-        {{-1, SIGUSR1, false, false, "", NULL}, NULL},
-    };
-
     (void)state;
-    for (size_t i = 0; i < sizeof (v) / sizeof (*v); i++) {
-        const struct advice *a = advice_for (&v[i].in);
+    for (size_t i = 0; i < sizeof (advised) / sizeof (*advised); i++) {
+        const struct advice *a = advice_for (&advised[i].in);
 
-        if (!v[i].kind) {
+        if (!advised[i].kind) {
             assert_null (a);
             continue;
         }
         assert_non_null (a);
-        assert_string_equal (a->kind, v[i].kind);
+        assert_string_equal (a->kind, advised[i].kind);
         assert_int_equal (a->what != NULL,
                           !strcmp (a->kind, "time_limit")
                               || !strcmp (a->kind, "preemption")

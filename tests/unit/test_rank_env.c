@@ -148,75 +148,74 @@ static void fresh (void **state)
 }
 
 /* What stands before, and what must stand after. */
+static const struct {
+    const char *before, *after;
+} inherits[] = {
+    /* the user's own values stay */
+    {"RANK=0 OMP_NUM_THREADS=7 MASTER_PORT=29500",
+     "RANK=0 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4 NODE_RANK=1 "
+     "GROUP_RANK=1 RV_STEP=12.3 OMP_NUM_THREADS=7 MASTER_PORT=29500 "
+     "MASTER_ADDR=10.0.0.1 RV_NCCL_TIMEOUT=600" SET (T600)},
+    /* those of another step go, of another job too */
+    {"RV_STEP=12.2 RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 "
+     "NODE_RANK=0 GROUP_RANK=0 MASTER_ADDR=old MASTER_PORT=1 "
+     "OMP_NUM_THREADS=7 RV_BOOT=pmix",
+     RANKS "OMP_NUM_THREADS=7 " MASTER "RV_NCCL_TIMEOUT=600" SET (T600)},
+    {"RV_STEP=11.3 RANK=0",
+     RANKS "OMP_NUM_THREADS=4 " MASTER "RV_NCCL_TIMEOUT=600" SET (OMP4 T600)},
+    /* threads that were ours are counted anew; the deadline is the job's */
+    {"RV_STEP=12.2 OMP_NUM_THREADS=7 RV_NCCL_TIMEOUT=90 "
+     "DEEPSPEED_TIMEOUT=2 "
+     "RV_SET=RANK=0+OMP_NUM_THREADS=7+RV_NCCL_TIMEOUT=90+"
+     "DEEPSPEED_TIMEOUT=2",
+     RANKS "OMP_NUM_THREADS=4 " MASTER
+           "RV_NCCL_TIMEOUT=90 DEEPSPEED_TIMEOUT=2" SET (
+               OMP4 "+DEEPSPEED_TIMEOUT=2+RV_NCCL_TIMEOUT=90")},
+    {"RV_STEP=1.2 OMP_NUM_THREADS=7 RV_NCCL_TIMEOUT=90 "
+     "DEEPSPEED_TIMEOUT=2 "
+     "RV_SET=RANK=0+OMP_NUM_THREADS=7+RV_NCCL_TIMEOUT=90+"
+     "DEEPSPEED_TIMEOUT=2",
+     RANKS "OMP_NUM_THREADS=4 " MASTER "RV_NCCL_TIMEOUT=600" SET (OMP4 T600)},
+    /* ... and not what the user has changed since */
+    {"RV_STEP=1.2 OMP_NUM_THREADS=7 DEEPSPEED_TIMEOUT=20 "
+     "RV_SET=RANK=0+OMP_NUM_THREADS=77+DEEPSPEED_TIMEOUT=2",
+     RANKS "OMP_NUM_THREADS=7 " MASTER
+           "RV_NCCL_TIMEOUT=600 DEEPSPEED_TIMEOUT=20" SET (T600)},
+    /* the same step: what stands stays, what is missing comes */
+    {"RV_STEP=12.3 RANK=77 MASTER_ADDR=mine MASTER_PORT=29500",
+     "RANK=77 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4 NODE_RANK=1 "
+     "GROUP_RANK=1 RV_STEP=12.3 OMP_NUM_THREADS=4 MASTER_ADDR=mine "
+     "MASTER_PORT=29500 RV_NCCL_TIMEOUT=600" SET (OMP4 T600)},
+    {"RV_STEP=12.3 RANK=77 OMP_NUM_THREADS=9 "
+     "RV_SET=RANK=5+OMP_NUM_THREADS=9",
+     "RANK=77 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4 NODE_RANK=1 "
+     "GROUP_RANK=1 RV_STEP=12.3 OMP_NUM_THREADS=9 " MASTER
+     "RV_NCCL_TIMEOUT=600" SET ("+OMP_NUM_THREADS=9" T600)},
+    /* the same step, another rank's: a container's doing */
+    {"RV_STEP=12.3 RANK=4 LOCAL_RANK=0 OMP_NUM_THREADS=3 MASTER_ADDR=mine "
+     "RV_SET=RANK=4+OMP_NUM_THREADS=3",
+     RANKS "OMP_NUM_THREADS=4 MASTER_ADDR=mine MASTER_PORT=20001 "
+           "RV_NCCL_TIMEOUT=600" SET (OMP4 T600)},
+    {"RV_STEP=12.3 RANK=55 RV_SET=RANK=55",
+     RANKS "OMP_NUM_THREADS=4 " MASTER "RV_NCCL_TIMEOUT=600" SET (OMP4 T600)},
+    /* but the formula's pair, 20000 + 31*12 + 3, gives way */
+    {"RV_STEP=12.3 MASTER_ADDR=n1 MASTER_PORT=20375",
+     RANKS "OMP_NUM_THREADS=4 " MASTER "RV_NCCL_TIMEOUT=600" SET (OMP4 T600)},
+};
+
 static void inherited (void **state)
 {
-    static const struct {
-        const char *before, *after;
-    } v[] = {
-        /* the user's own values stay */
-        {"RANK=0 OMP_NUM_THREADS=7 MASTER_PORT=29500",
-         "RANK=0 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4 NODE_RANK=1 "
-         "GROUP_RANK=1 RV_STEP=12.3 OMP_NUM_THREADS=7 MASTER_PORT=29500 "
-         "MASTER_ADDR=10.0.0.1 RV_NCCL_TIMEOUT=600" SET (T600)},
-        /* those of another step go, of another job too */
-        {"RV_STEP=12.2 RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 "
-         "NODE_RANK=0 GROUP_RANK=0 MASTER_ADDR=old MASTER_PORT=1 "
-         "OMP_NUM_THREADS=7 RV_BOOT=pmix",
-         RANKS "OMP_NUM_THREADS=7 " MASTER "RV_NCCL_TIMEOUT=600" SET (T600)},
-        {"RV_STEP=11.3 RANK=0", RANKS "OMP_NUM_THREADS=4 " MASTER
-                                      "RV_NCCL_TIMEOUT=600" SET (OMP4 T600)},
-        /* threads that were ours are counted anew; the deadline is the job's */
-        {"RV_STEP=12.2 OMP_NUM_THREADS=7 RV_NCCL_TIMEOUT=90 "
-         "DEEPSPEED_TIMEOUT=2 "
-         "RV_SET=RANK=0+OMP_NUM_THREADS=7+RV_NCCL_TIMEOUT=90+"
-         "DEEPSPEED_TIMEOUT=2",
-         RANKS "OMP_NUM_THREADS=4 " MASTER
-               "RV_NCCL_TIMEOUT=90 DEEPSPEED_TIMEOUT=2" SET (
-                   OMP4 "+DEEPSPEED_TIMEOUT=2+RV_NCCL_TIMEOUT=90")},
-        {"RV_STEP=1.2 OMP_NUM_THREADS=7 RV_NCCL_TIMEOUT=90 "
-         "DEEPSPEED_TIMEOUT=2 "
-         "RV_SET=RANK=0+OMP_NUM_THREADS=7+RV_NCCL_TIMEOUT=90+"
-         "DEEPSPEED_TIMEOUT=2",
-         RANKS "OMP_NUM_THREADS=4 " MASTER
-               "RV_NCCL_TIMEOUT=600" SET (OMP4 T600)},
-        /* ... and not what the user has changed since */
-        {"RV_STEP=1.2 OMP_NUM_THREADS=7 DEEPSPEED_TIMEOUT=20 "
-         "RV_SET=RANK=0+OMP_NUM_THREADS=77+DEEPSPEED_TIMEOUT=2",
-         RANKS "OMP_NUM_THREADS=7 " MASTER
-               "RV_NCCL_TIMEOUT=600 DEEPSPEED_TIMEOUT=20" SET (T600)},
-        /* the same step: what stands stays, what is missing comes */
-        {"RV_STEP=12.3 RANK=77 MASTER_ADDR=mine MASTER_PORT=29500",
-         "RANK=77 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4 NODE_RANK=1 "
-         "GROUP_RANK=1 RV_STEP=12.3 OMP_NUM_THREADS=4 MASTER_ADDR=mine "
-         "MASTER_PORT=29500 RV_NCCL_TIMEOUT=600" SET (OMP4 T600)},
-        {"RV_STEP=12.3 RANK=77 OMP_NUM_THREADS=9 "
-         "RV_SET=RANK=5+OMP_NUM_THREADS=9",
-         "RANK=77 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4 NODE_RANK=1 "
-         "GROUP_RANK=1 RV_STEP=12.3 OMP_NUM_THREADS=9 " MASTER
-         "RV_NCCL_TIMEOUT=600" SET ("+OMP_NUM_THREADS=9" T600)},
-        /* the same step, another rank's: a container's doing */
-        {"RV_STEP=12.3 RANK=4 LOCAL_RANK=0 OMP_NUM_THREADS=3 MASTER_ADDR=mine "
-         "RV_SET=RANK=4+OMP_NUM_THREADS=3",
-         RANKS "OMP_NUM_THREADS=4 MASTER_ADDR=mine MASTER_PORT=20001 "
-               "RV_NCCL_TIMEOUT=600" SET (OMP4 T600)},
-        {"RV_STEP=12.3 RANK=55 RV_SET=RANK=55", RANKS
-         "OMP_NUM_THREADS=4 " MASTER "RV_NCCL_TIMEOUT=600" SET (OMP4 T600)},
-        /* but the formula's pair, 20000 + 31*12 + 3, gives way */
-        {"RV_STEP=12.3 MASTER_ADDR=n1 MASTER_PORT=20375", RANKS
-         "OMP_NUM_THREADS=4 " MASTER "RV_NCCL_TIMEOUT=600" SET (OMP4 T600)},
-    };
-
-    for (size_t i = 0; i < LENGTH (v); i++) {
+    for (size_t i = 0; i < LENGTH (inherits); i++) {
         struct rank_env_in in = base;
         struct env env;
 
         in.master_addr = "10.0.0.1";
         in.master_port = 20001;
-        fill (&env, v[i].before);
+        fill (&env, inherits[i].before);
         assert_int_equal (rank_env (&in, env_get, env_set, &env), 0);
-        assert_env (&env, v[i].after);
+        assert_env (&env, inherits[i].after);
         assert_int_equal (rank_env (&in, env_get, env_set, &env), 0);
-        assert_env (&env, v[i].after);
+        assert_env (&env, inherits[i].after);
     }
     (void)state;
 }

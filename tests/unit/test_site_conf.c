@@ -192,72 +192,73 @@ static void user_on_top (void **state)
     (void)state;
 }
 
+static const struct {
+    read_f read;
+    const char *text, *want;
+} refused[] = {
+    {site_conf_read_site, "[gpu a100]\nvarm = 1G\n",
+     "rv.conf:2: unknown key 'varm' in [gpu]; nearest is 'vram'"},
+    {site_conf_read_site, "[gpu]\n",
+     "rv.conf:1: unknown section [gpu]; nearest is [gpu NAME]"},
+    {site_conf_read_site, "[gpu a:b]\ncost = 1\n",
+     "rv.conf:2: [gpu a:b]: no type has that name"},
+    {site_conf_read_site, "[gpu no_consume]\ncost = 1\n",
+     "rv.conf:2: [gpu no_consume]: no type has that name"},
+    {site_conf_read_site, "[mig a100]\ncost = 1\n",
+     "rv.conf:2: [mig a100]: not a MIG profile such as 1g.10gb"},
+    {site_conf_read_site, "[gpu a]\ncost = 1\n[gpu A]\ncost = 1\n",
+     "rv.conf:4: [gpu a] and [gpu A] are the same to Slurm's users; keep "
+     "one"},
+    {site_conf_read_site, "[gpu a]\ngres = shard:4\n",
+     "rv.conf:2: gres: 'shard:4' is not one kind of GPU such as gpu:a100"},
+    {site_conf_read_site, "[gpu a]\ngres = gpu:a:b:c\n",
+     "rv.conf:2: gres 'gpu:a:b:c' is malformed; expected text such as "
+     "gpu:a100:4"},
+    {site_conf_read_site, "[gpu a]\nvram = 0\n",
+     "rv.conf:2: vram: '0' is too small"},
+    {site_conf_read_site, "[gpu a]\ncpus_per_gpu = 0\n",
+     "rv.conf:2: cpus_per_gpu: '0' is not from 1 to 1000000"},
+    {site_conf_read_site, "[gpu a]\nalias = b\n[gpu b]\ncost = 1\n",
+     "rv.conf: alias 'b' of [gpu a] is also a name of [gpu b]"},
+    {site_conf_read_site, "[gpu a]\nalias = x\n[gpu b]\nalias = y, X\n",
+     "rv.conf: alias 'x' of [gpu a] is also a name of [gpu b]"},
+    {site_conf_read_site, "[gpu a]\nalias = A\n",
+     "rv.conf: alias 'A' of [gpu a] is also a name of [gpu a]"},
+    {site_conf_read_site, "[defaults]\nstate_dir = x\n",
+     "rv.conf:2: state_dir: 'x' is not a path that begins with / or ~/"},
+    {site_conf_read_site, "[defaults]\nnccl_timeout = 600\n",
+     "rv.conf:2: nccl_timeout: duration '600' has no unit; write 500ms, "
+     "90s, 30m, 2h, 1.5h or 3d"},
+    {site_conf_read_user, "[defaults]\nnccl_timeout = 8d\n",
+     "rv.conf:2: nccl_timeout: '8d' is too large"},
+    {site_conf_read_user, "[env]\n1A = x\n",
+     "rv.conf:2: '1A' is not a variable's name"},
+    {site_conf_read_user, "[env]\nA-B = x\n",
+     "rv.conf:2: 'A-B' is not a variable's name"},
+    {site_conf_read_user, "[gpu a100]\ncost = 0\n",
+     "rv.conf:2: [gpu a100] stands in the site's rv.conf alone"},
+    {site_conf_read_user, "[mig 1g.10gb]\ncost = 0\n",
+     "rv.conf:2: [mig 1g.10gb] stands in the site's rv.conf alone"},
+    {site_conf_read_user, "[differ]\nallow = a,\n",
+     "rv.conf:2: allow: list 'a,' has an empty item"},
+    {site_conf_read_user, "[differ]\nallow = driver, gpus\n",
+     "rv.conf: [differ] allow: 'gpus' is nothing that ranks are compared "
+     "in; "
+     "there are program, driver, nccl, timeout, ranks and variables that "
+     "begin with NCCL_ or TORCH_NCCL_"},
+};
+
 static void refuses (void **state)
 {
-    static const struct {
-        read_f read;
-        const char *text, *want;
-    } v[] = {
-        {site_conf_read_site, "[gpu a100]\nvarm = 1G\n",
-         "rv.conf:2: unknown key 'varm' in [gpu]; nearest is 'vram'"},
-        {site_conf_read_site, "[gpu]\n",
-         "rv.conf:1: unknown section [gpu]; nearest is [gpu NAME]"},
-        {site_conf_read_site, "[gpu a:b]\ncost = 1\n",
-         "rv.conf:2: [gpu a:b]: no type has that name"},
-        {site_conf_read_site, "[gpu no_consume]\ncost = 1\n",
-         "rv.conf:2: [gpu no_consume]: no type has that name"},
-        {site_conf_read_site, "[mig a100]\ncost = 1\n",
-         "rv.conf:2: [mig a100]: not a MIG profile such as 1g.10gb"},
-        {site_conf_read_site, "[gpu a]\ncost = 1\n[gpu A]\ncost = 1\n",
-         "rv.conf:4: [gpu a] and [gpu A] are the same to Slurm's users; keep "
-         "one"},
-        {site_conf_read_site, "[gpu a]\ngres = shard:4\n",
-         "rv.conf:2: gres: 'shard:4' is not one kind of GPU such as gpu:a100"},
-        {site_conf_read_site, "[gpu a]\ngres = gpu:a:b:c\n",
-         "rv.conf:2: gres 'gpu:a:b:c' is malformed; expected text such as "
-         "gpu:a100:4"},
-        {site_conf_read_site, "[gpu a]\nvram = 0\n",
-         "rv.conf:2: vram: '0' is too small"},
-        {site_conf_read_site, "[gpu a]\ncpus_per_gpu = 0\n",
-         "rv.conf:2: cpus_per_gpu: '0' is not from 1 to 1000000"},
-        {site_conf_read_site, "[gpu a]\nalias = b\n[gpu b]\ncost = 1\n",
-         "rv.conf: alias 'b' of [gpu a] is also a name of [gpu b]"},
-        {site_conf_read_site, "[gpu a]\nalias = x\n[gpu b]\nalias = y, X\n",
-         "rv.conf: alias 'x' of [gpu a] is also a name of [gpu b]"},
-        {site_conf_read_site, "[gpu a]\nalias = A\n",
-         "rv.conf: alias 'A' of [gpu a] is also a name of [gpu a]"},
-        {site_conf_read_site, "[defaults]\nstate_dir = x\n",
-         "rv.conf:2: state_dir: 'x' is not a path that begins with / or ~/"},
-        {site_conf_read_site, "[defaults]\nnccl_timeout = 600\n",
-         "rv.conf:2: nccl_timeout: duration '600' has no unit; write 500ms, "
-         "90s, 30m, 2h, 1.5h or 3d"},
-        {site_conf_read_user, "[defaults]\nnccl_timeout = 8d\n",
-         "rv.conf:2: nccl_timeout: '8d' is too large"},
-        {site_conf_read_user, "[env]\n1A = x\n",
-         "rv.conf:2: '1A' is not a variable's name"},
-        {site_conf_read_user, "[env]\nA-B = x\n",
-         "rv.conf:2: 'A-B' is not a variable's name"},
-        {site_conf_read_user, "[gpu a100]\ncost = 0\n",
-         "rv.conf:2: [gpu a100] stands in the site's rv.conf alone"},
-        {site_conf_read_user, "[mig 1g.10gb]\ncost = 0\n",
-         "rv.conf:2: [mig 1g.10gb] stands in the site's rv.conf alone"},
-        {site_conf_read_user, "[differ]\nallow = a,\n",
-         "rv.conf:2: allow: list 'a,' has an empty item"},
-        {site_conf_read_user, "[differ]\nallow = driver, gpus\n",
-         "rv.conf: [differ] allow: 'gpus' is nothing that ranks are compared "
-         "in; "
-         "there are program, driver, nccl, timeout, ranks and variables that "
-         "begin with NCCL_ or TORCH_NCCL_"},
-    };
-
-    for (size_t i = 0; i < LENGTH (v); i++) {
+    for (size_t i = 0; i < LENGTH (refused); i++) {
         struct site_conf conf;
         struct rv_error err = {0};
 
         site_conf_init (&conf);
-        if (read_text (v[i].read, &conf, v[i].text, &err) != RV_EINVAL)
-            fail_msg ("taken: %s", v[i].text);
-        assert_string_equal (err.text, v[i].want);
+        if (read_text (refused[i].read, &conf, refused[i].text, &err)
+            != RV_EINVAL)
+            fail_msg ("taken: %s", refused[i].text);
+        assert_string_equal (err.text, refused[i].want);
         site_conf_fini (&conf);
     }
     (void)state;
