@@ -234,13 +234,19 @@ static int find_mark (const char *dir, int *ret_mark, struct rv_error *err)
 int folder_check (const char *dir, bool *ret_busy, struct rv_error *err)
 {
     int mark, rc = find_mark (dir, &mark, err);
+    bool busy;
 
     if (rc)
         return rc;
+    busy = flock (mark, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK;
+    /* With the lock nobody writes the word: an `up` that has made the mark and
+     * not locked it yet has no sandbox yet. */
+    if (!busy && !has_word (mark))
+        rc = error_set (err, RV_ENOTFOUND, "%s is empty", dir);
     if (ret_busy)
-        *ret_busy = flock (mark, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK;
+        *ret_busy = busy;
     close (mark);
-    return RV_OK;
+    return rc;
 }
 
 /* Wait for the lock of [mark]; RV_ESTATE when it is not the mark of [dir] any

@@ -162,10 +162,11 @@ static void a_mark_alone_is_no_claim (void **state)
     assert_int_equal (st.st_size, 1);
     assert_int_equal (stat (dir, &st), 0);
     assert_int_equal (st.st_mode & 07777, 0755);
-    /* Alone it is what a killed `up` left. */
+    /* Alone it is what a killed `up` left, or one that begins: no sandbox
+     * yet, and for `down` to remove. */
     assert_int_equal (unlink (file), 0);
     assert_int_equal (fsio_write (mark, "", 0, 0600, NULL), RV_OK);
-    assert_int_equal (folder_check (dir, &busy, NULL), RV_OK);
+    assert_int_equal (folder_check (dir, &busy, NULL), RV_ENOTFOUND);
     assert_false (busy);
     assert_int_equal (folder_lock (dir, 0, &fd, NULL), RV_OK);
     assert_int_equal (folder_check (dir, &busy, NULL), RV_OK);
