@@ -24,7 +24,7 @@ struct nvml {
  * when it is no NVML or does not work. */
 int nvml_open (const char *path, struct nvml *ret, struct rv_error *err);
 
-/* nvml_find - a function of the library.
+/* nvml_find - a function of a library, this one or another.
  *   ret_function   pointer to a function pointer; NULL written when the library
  *                  lacks it */
 void nvml_find (void *lib, const char *name, void *ret_function);

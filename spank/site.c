@@ -15,6 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "nvml.h"
 #include "plan/conf.h"
 #include "plan/gres.h"
 
@@ -34,15 +35,15 @@ int ini_parse_stream (ini_reader reader, void *stream, ini_handler handler,
 
 static int load_inih (struct rv_error *err)
 {
-    void *lib, *symbol;
+    void *lib;
 
     if (parse)
         return RV_OK;
     lib = dlopen (INIH, RTLD_NOW | RTLD_LOCAL);
-    symbol = lib ? dlsym (lib, "ini_parse_stream") : NULL;
-    if (!symbol)
+    if (lib)
+        nvml_find (lib, "ini_parse_stream", &parse);
+    if (!parse)
         return error_set (err, RV_ENOTFOUND, "%s; install inih", dlerror ());
-    memcpy (&parse, &symbol, sizeof (parse));
     return RV_OK;
 }
 
