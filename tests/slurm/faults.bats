@@ -96,10 +96,6 @@ os.rename(path + ".new", path)
 Y
 }
 
-gone() {
-    [ ! -e "/proc/$1" ] || grep -q '^State:[[:space:]]*[ZX]' "/proc/$1/status" 2>/dev/null
-}
-
 all_idle() {
     [ "$(sinfo -hN -o %T | sort -u)" = idle ] && [ -z "$(squeue -h)" ]
 }

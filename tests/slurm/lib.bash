@@ -130,6 +130,15 @@ nodes_well() {
     }
 }
 
+# alive PID - a process that is not a zombie; one look, for it may go between two
+alive() {
+    grep -q '^State:[[:space:]]*[^ZX[:space:]]' "/proc/$1/status" 2>/dev/null
+}
+
+gone() {
+    ! alive "$1"
+}
+
 # sandbox_logs - the daemons' logs on stderr, for a test that fails.
 sandbox_logs() {
     tail -n 20 "${SANDBOX:?}"/log/*.log >&2 || true

@@ -61,11 +61,21 @@ slices() { # what NVML does first
     echo "$* gpu slice=7 slice=8 gpu slice=7 slice=8" >"$CARDS"
 }
 
-# seen EXPECTED COMMAND... - lines of all tasks, sorted
+queue_is_empty() {
+    [ -z "$(squeue -h)" ]
+}
+
+none_queued() {
+    wait_for 30 queue_is_empty
+}
+
+# seen EXPECTED COMMAND... - lines of all tasks, sorted. A job before that still
+# completes would move this one to the other node.
 # shellcheck disable=SC2154 # bats' run sets stderr
 seen() {
     local want=$1 got
     shift
+    none_queued
     run --separate-stderr timeout -k 5 60 "$@" </dev/null
     got=$(sort -n <<<"$output")
     printf 'status %s\nwant:\n%s\ngot:\n%s\n%s\n' "$status" "$want" "$got" \
@@ -78,14 +88,6 @@ refused() { # TEXT COMMAND...
     shift
     run_cmd "$@"
     [ "$status" = 1 ] && [ "${#lines[@]}" = 1 ] && [[ $output == *"$want"* ]]
-}
-
-queue_is_empty() {
-    [ -z "$(squeue -h)" ]
-}
-
-none_queued() {
-    wait_for 30 queue_is_empty
 }
 
 @test "slices are shared by the nodes beside the GPUs" {
@@ -212,7 +214,7 @@ CUDA's name of Slurm's MIG slice 1: NVML"* ]]
 }
 
 @test "too few devices, or one for two tasks, is an error of the task" {
-    run_srun --gres=gpu:1g.10gb:1 -N1 -n2 --rv-isolate true
+    run_srun --gres=gpu:1g.10gb:1 -w n1 -n2 --rv-isolate true
     [ "$status" = 1 ]
     [[ $output == *"rv: cannot start the task: n1 has 2 tasks of this step for \
 1 GPU (1), one each is needed; start at most 1 there"* ]]
@@ -223,7 +225,7 @@ CUDA's name of Slurm's MIG slice 1: NVML"* ]]
         true
     [ "$status" != 0 ]
     [[ $output == *"on n1 were both given GPU"* ]]
-    run_srun -N1 -n1 --rv-isolate true
+    run_srun -w n1 -n1 --rv-isolate true
     [ "$status" = 1 ]
     [[ $output == *"rank 0 on n1 sees no GPU"* ]]
 }

@@ -49,15 +49,6 @@ for d in json.load(open(sys.argv[1]))["daemons"]:
     if d["name"] == sys.argv[2]: print(d["pid"])' "$S/sandbox.json" "$1"
 }
 
-# alive PID - a process that is not a zombie
-alive() {
-    [ -e "/proc/$1" ] && ! grep -q '^State:[[:space:]]*[ZX]' "/proc/$1/status" 2>/dev/null
-}
-
-gone() {
-    ! alive "$1"
-}
-
 # nothing_left - no folder, and no process that holds on to it. What was found
 # is printed.
 nothing_left() {
