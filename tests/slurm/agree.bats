@@ -210,7 +210,7 @@ library() {
     refused "'echo': ranks differ in driver: '580.1' on ranks 0-1, 'none' on ranks 2-3; make them equal, or allow it by RV_DIFFER=driver"
 }
 
-@test "a user's own NCCL_TIMEOUT gets one line (pytorch#135352, #104506, #88000)" {
+@test "a user's own NCCL_TIMEOUT gets one line (pytorch/pytorch#135352, #104506, #88000)" {
     check() {
         ranks "$1" 'NCCL_TIMEOUT=77 exec $RV_EXEC sh -c "echo \$NCCL_TIMEOUT \${RV_NCCL_TIMEOUT-unset}"'
         [ "$status" = 0 ]

@@ -105,7 +105,7 @@ let_go() {
     [ "$output" = 1 ]
 }
 
-@test "a second job's device 0 is the physical second GPU, its ranks are right" {
+@test "a second job's device 0 is the physical second GPU, its ranks are right (flux-framework/flux-core#7790, #7807)" {
     hold first -N1 -n1 -c1 -w n1 --gres=gpu:1
     run_srun -Q -w n1 --rv-gpu=1 /usr/bin/python3 -c "$devices"
     second=$output

@@ -116,7 +116,7 @@ other_n2() {
     [ "$(check controller) $(jq -c .nodes <<<"$output")" = 'fail []' ]
 }
 
-@test "a node without the plugin is found" {
+@test "a node without the plugin is found (NVIDIA/pyxis#84)" {
     echo '# none' >"$SANDBOX/plug2.conf"
     sed "s,^PlugStackConfig=.*,PlugStackConfig=$SANDBOX/plug2.conf," "$SANDBOX/slurm.conf" >"$SANDBOX/slurm2.conf"
     other_n2 "$SANDBOX/slurm2.conf" env

@@ -127,7 +127,7 @@ met 6" ]
     each_mpi check
 }
 
-@test "an MPI program works as second PMIx client" {
+@test "an MPI program works as second PMIx client (open-mpi/ompi#6095)" {
     [ -n "$MPI_PROBE" ] || skip "mpicc is not installed"
     exec_srun pmix "$MPI_PROBE" hello
     [ "$status" = 0 ]

@@ -193,7 +193,7 @@ X
     [ "$(grep -c '^values ok$' <<<"$output")" = 3 ]
 }
 
-@test "no PMIx: plain, pmi2, and the note that says so (NeMo#14829)" {
+@test "no PMIx: plain, pmi2, and the note that says so (NVIDIA-NeMo/NeMo#14829)" {
     for mpi in none pmi2; do
         run_srun -Q --mpi=$mpi -N2 -n4 "$RV_BUILD/rv-exec" -v "$PROBE" values
         [ "$status" = 0 ]
@@ -202,7 +202,7 @@ X
     done
 }
 
-@test "a PMIx that hangs in init: another boot within 10 s (openpmix#3645, ompi#6095)" {
+@test "a PMIx that hangs in init: another boot within 10 s (openpmix/openpmix#3645, open-mpi/ompi#6095)" {
     mkdir -p "$RVT/hang"
     ${CC:-cc} -shared -fPIC -o "$RVT/hang/libpmix.so.2" \
         "$BATS_TEST_DIRNAME/pmix_hang.c"
@@ -220,7 +220,7 @@ X
     [[ $output == *": 11 boot 'pmix' cannot serve: PMIx_Init: the server did not answer in time"* ]]
 }
 
-@test "a container without PMIx's security plugin, or with no PMIx: another boot (openpmix#3839)" {
+@test "a container without PMIx's security plugin, or with no PMIx: another boot (openpmix/openpmix#3839)" {
     for way in PMIX_MCA_psec=munge LD_LIBRARY_PATH="$RVT/empty"; do
         mkdir -p "$RVT/empty"
         : >"$RVT/empty/libpmix.so.2"

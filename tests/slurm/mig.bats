@@ -124,7 +124,7 @@ refused() { # TEXT COMMAND...
     none_queued
 }
 
-@test "ranks on slices of one card need a NCCL that can" {
+@test "ranks on slices of one card need a NCCL that can (NVIDIA/nccl#1716, #418, #1241)" {
     unset NCCL_MULTI_RANK_GPU_ENABLE
     mkdir -p "$RVT/nccl"
     cp "$NVML" "$RVT/nccl/libnccl.so.2.28.9"
@@ -200,7 +200,7 @@ CUDA's name of Slurm's MIG slice 1: NVML"* ]]
     [ "$output" = " n1  []" ]
 }
 
-@test "--rv-isolate shows each task one GPU" {
+@test "--rv-isolate shows each task one GPU (flux-framework/flux-core#6239)" {
     plugstack "nvml=$NVML"
     driver
     slices
@@ -213,7 +213,7 @@ CUDA's name of Slurm's MIG slice 1: NVML"* ]]
 1 n1 1 [1,2]' srun --gres=gpu:1g.10gb:2 -N1 -n2 --rv-env=on "$RVT/seen"
 }
 
-@test "too few devices, or one for two tasks, is an error of the task" {
+@test "too few devices, or one for two tasks, is an error of the task (flux-framework/flux-core#4723, NVIDIA/nccl#1241)" {
     run_srun --gres=gpu:1g.10gb:1 -w n1 -n2 --rv-isolate true
     [ "$status" = 1 ]
     [[ $output == *"rv: cannot start the task: n1 has 2 tasks of this step for \

@@ -263,7 +263,7 @@ $run" -n2 -w n2 --rv-env=on
     grep -qz '^X=1$' "$RVT"/env/step.0.*
 }
 
-@test "sbatch with the request in the environment alone" {
+@test "sbatch with the request in the environment alone (NVIDIA/pyxis#115)" {
     # as from a machine or a service that does not load the plugin
     local with=$SLURM_CONF
     SLURM_CONF=$NOPLUGIN job "export SLURM_CONF=$with
@@ -388,7 +388,7 @@ srun --het-group=1 '$W' other
     none script 1 opt:rv_nccl_timeout=30m
 }
 
-@test "requeue: the second run as the first" {
+@test "requeue: the second run as the first (NVIDIA/pyxis#129)" {
     cat >"$RVT/script" <<X
 #!/bin/sh
 #SBATCH -n2 -w n1 --rv-gpu=2 --requeue
@@ -479,7 +479,7 @@ extern_env() {
     false
 }
 
-@test "the plugin is not on the login node" {
+@test "the plugin is not on the login node (Azure/az-hop#1023)" {
     run_cmd env SLURM_CONF="$NOPLUGIN" srun --rv-gpu=2 true
     [ "$status" != 0 ]
     [[ $output = *"unrecognized option '--rv-gpu=2'"* ]]
@@ -492,7 +492,7 @@ RANK=0
 RANK=1' ]
 }
 
-@test "the plugin is on no compute node: Slurm runs the job, rv-exec says it" {
+@test "the plugin is on no compute node: Slurm runs the job, rv-exec says it (NVIDIA/pyxis#84)" {
     local with=$RVT/with.conf exec=$RV_BUILD/rv-exec
     sed "s,^PlugStackConfig=.*,PlugStackConfig=$RVT/plugstack.saved," \
         "$SLURM_CONF" >"$with"

@@ -431,7 +431,7 @@ X
 1 2 n1 300' ]
 }
 
-@test "without PMIx a dead rank ends the step, unless the user says otherwise" {
+@test "without PMIx a dead rank ends the step, unless the user says otherwise (pytorch/torchx#479)" {
     local prog='[ $SLURM_PROCID = 1 ] && exit 3; sleep 3; echo survived'
     RVT_TIMEOUT=40 run_srun --mpi=none -n2 --rv-nccl-timeout=5m sh -c \
         '[ $SLURM_PROCID = 1 ] && exit 3; sleep 300'

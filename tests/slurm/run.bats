@@ -106,7 +106,7 @@ E
     grep -q '^rv: job .* failed: its batch step .* was killed by signal 9$' f.err
 }
 
-@test "exit 7 of one rank ends the job with 7 within seconds" {
+@test "exit 7 of one rank ends the job with 7 within seconds (pytorch/torchx#479)" {
     RVT_TIMEOUT=30 separate "$RV" run -f -g 4 -- sh -c \
         '[ "$RANK" = 1 ] && { echo bad thing >&2; date +%s%N >died; exit 7; }; sleep 60'
     now=$(date +%s%N)

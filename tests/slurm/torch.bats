@@ -128,7 +128,7 @@ rank 1/2 local 0 sum 3" ]
     each_mpi check
 }
 
-@test "several tasks a node that each start a node's processes (Megatron-LM#1371)" {
+@test "several tasks a node that each start a node's processes (NVIDIA/Megatron-LM#1371)" {
     check() {
         run_srun -Q --mpi="$1" -N2 --ntasks-per-node=2 "$RV_EXEC" torchrun "$SUM"
         [ "$status" = 125 ]

@@ -77,13 +77,13 @@ meets() {
     meets
 }
 
-@test "a host that calls itself 127.0.1.1, as Debian's installer has it (pytorch#85300)" {
+@test "a host that calls itself 127.0.1.1, as Debian's installer has it (pytorch/pytorch#85300)" {
     need_two_hosts
     names "127.0.1.1 n1" "10.77.0.1 n1\n127.0.1.1 n2"
     meets
 }
 
-@test "names that resolve to IPv6 first, with no such route (pytorch#131691, pytorch#52040)" {
+@test "names that resolve to IPv6 first, with no such route (pytorch/pytorch#131691, #52040)" {
     need_two_hosts
     names "fd00:77::1 n1\n10.77.0.1 n1" "fd00:77::1 n1\n10.77.0.1 n1"
     meets
@@ -93,7 +93,7 @@ meets() {
     ip -n "$NET1" -6 addr del fd00:77::2/64 dev wire
 }
 
-@test "names that resolve nowhere, or to loopback everywhere (pytorch#150532)" {
+@test "names that resolve nowhere, or to loopback everywhere (pytorch/pytorch#150532, UQ-RCC/hpc-docs#2)" {
     need_two_hosts
     # the plugin's word of srun, and without it Slurm's own of the node
     names "" ""
@@ -107,7 +107,7 @@ meets() {
     meets PATH="$RVT/bin:$PATH"
 }
 
-@test "torchrun between hosts whose names nobody knows (pytorch#150532, pytorch#85300)" {
+@test "torchrun between hosts whose names nobody knows (pytorch/pytorch#150532, #85300)" {
     need_two_hosts
     /usr/bin/python3 -c 'import torch' 2>/dev/null ||
         skip "python3-torch is not installed"
@@ -147,7 +147,7 @@ sum 2 at 10.77.0.1" ]
 # formula - MASTER_PORT of a step without rv-exec, in the step's shell
 formula='$((20000 + (31 * SLURM_JOB_ID + SLURM_STEP_ID) % 12000))'
 
-@test "somebody sits on the port that a formula gives (enroot#243)" {
+@test "somebody sits on the port that a formula gives (NVIDIA/enroot#243)" {
     for mpi in pmix none; do
         rm -f "$RVT/sits"
         run_srun -Q --mpi=$mpi --rv-env=on -N2 --ntasks-per-node=2 sh -c "
@@ -165,7 +165,7 @@ formula='$((20000 + (31 * SLURM_JOB_ID + SLURM_STEP_ID) % 12000))'
     done
 }
 
-@test "many jobs on the same nodes at once do not meet (awsome-distributed-ai#1172, Megatron-LM#1371)" {
+@test "many jobs on the same nodes at once do not meet (awslabs/awsome-distributed-ai#1172, NVIDIA/Megatron-LM#1371)" {
     run_cmd bash -c 'for i in 1 2 3 4 5 6; do
         srun -Q --mpi=$( ((i % 2)) && echo pmix || echo none) -s -N2 \
             --ntasks-per-node=2 "$RV_EXEC" sh -c "
@@ -175,7 +175,7 @@ formula='$((20000 + (31 * SLURM_JOB_ID + SLURM_STEP_ID) % 12000))'
     [ "$(grep '^port' <<<"$output" | sort -u | wc -l)" = 6 ]
 }
 
-@test "nobody else gets MASTER_PORT while the program runs (enroot#243)" {
+@test "nobody else gets MASTER_PORT while the program runs (NVIDIA/enroot#243)" {
     run_srun -Q --mpi=pmix -N1 -n1 "$RV_EXEC" /usr/bin/python3 -c '
 import os, socket
 port = int(os.environ["MASTER_PORT"])

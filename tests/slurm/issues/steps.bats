@@ -106,7 +106,7 @@ X
     [ "$(sort -n <<<"$output")" = "$two" ]
 }
 
-@test "facebookincubator/submitit#1601, #1720: no Slurm command in the job's PATH, no accounting" {
+@test "facebookincubator/submitit#1601, #1720, mlc-ai/pith-train#84: no Slurm command in the job's PATH, no accounting" {
     run_srun -n2 -w n1 --rv-env=on env PATH=/nowhere "$RV_EXEC" "$RVT/five"
     [ "$status" = 0 ]
     [ "$(sort -n <<<"$output")" = "$two" ]
