@@ -16,7 +16,8 @@
 
 /* One line a command, in the order of `rv --help`. */
 static const struct cmd *const table[] = {
-    &cmd_run, &cmd_ps, &cmd_logs, &cmd_stop, &cmd_doctor, &cmd_sandbox,
+    &cmd_run, &cmd_ps,     &cmd_logs,    &cmd_stop,
+    &cmd_env, &cmd_doctor, &cmd_sandbox,
 };
 #define N_TABLE (sizeof (table) / sizeof (table[0]))
 

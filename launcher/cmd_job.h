@@ -15,6 +15,7 @@ extern const struct cmd cmd_ps;
 extern const struct cmd cmd_logs;
 extern const struct cmd cmd_stop;
 extern const struct cmd cmd_doctor;
+extern const struct cmd cmd_env;
 
 /* cmd_job_status - the exit status for a failed question to Slurm. */
 int cmd_job_status (int code);

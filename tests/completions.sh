@@ -15,7 +15,7 @@ passed=0 failed=0 skipped=0
 mkdir "$work/bin"
 cat >"$work/bin/rv" <<'X'
 #!/bin/sh
-printf 'JOB NAME\n17 night\n18 noon\n'
+case $1 in env) echo 'TOKEN=********' ;; *) printf 'JOB NAME\n17 night\n18 noon\n' ;; esac
 X
 cat >"$work/bin/sinfo" <<'X'
 #!/bin/sh
@@ -84,7 +84,7 @@ offers ()
     fi
 }
 
-commands=$(sed -n 's/^    &cmd_run.*/&/p' "$src/launcher/cmd.c" | tr -d ' &' | tr ',' '\n' | sed -n 's/^cmd_//p')
+commands=$(sed -n '/^static const struct cmd \*const table/,/^};/s/^    \(&cmd_.*\)/\1/p' "$src/launcher/cmd.c" | tr -d ' &' | tr ',' '\n' | sed -n 's/^cmd_//p')
 for shell in bash zsh fish; do
     if ! command -v "$shell" >/dev/null; then
         skipped=$((skipped + 1))
@@ -101,6 +101,8 @@ for shell in bash zsh fish; do
     offers "$shell" 'rv sandbox ' up down status env
     offers "$shell" 'rv sandbox --' --nodes --cgroup --mig
     offers "$shell" 'rv doctor --' --nodes --json
+    offers "$shell" 'rv env ' set list rm import
+    offers "$shell" 'rv env rm ' TOKEN
 done
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ] && [ "$passed" -gt 0 ]
