@@ -37,7 +37,9 @@ static json_t *pack_node (const node_info_t *node)
 
     mem = mem > node->mem_spec_limit ? mem - node->mem_spec_limit : 0;
     return json_pack (
-        "{s:o, s:o, s:i, s:i, s:I, s:b}", "name", text (node->name), "gres",
+        "{s:o, s:o, s:o, s:i, s:i, s:I, s:b}", "name", text (node->name),
+        "features",
+        text (node->features_act ? node->features_act : node->features), "gres",
         text (base == NODE_STATE_FUTURE ? "" : node->gres), "cpus",
         base == NODE_STATE_FUTURE ? 0
         : node->cpus_efctv        ? node->cpus_efctv
@@ -70,12 +72,12 @@ static json_t *pack_partition (const partition_info_t *part)
         mem = 0;
     mem &= ~MEM_PER_CPU;
     return json_pack (
-        "{s:o, s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:o}", "name",
+        "{s:o, s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "name",
         text (part->name), "default", (part->flags & PART_FLAG_DEFAULT) != 0,
         "up", part->state_up == PARTITION_UP, "max_time_s",
         no_limit (part->max_time) ? (json_int_t)STRATEGY_UNLIMITED
                                   : (json_int_t)part->max_time * 60,
-        "max_nodes",
+        "min_nodes", (json_int_t)part->min_nodes, "max_nodes",
         no_limit (part->max_nodes) ? (json_int_t)0
                                    : (json_int_t)part->max_nodes,
         "max_cpus_node",
@@ -113,19 +115,22 @@ static json_t *ask_cluster (const void *arg)
 static int read_node (const json_t *json, struct strategy_node *node,
                       struct rv_error *err)
 {
-    const char *name, *gres;
+    const char *name, *features, *gres;
     int cpus, threads, usable;
     json_int_t mem;
 
-    if (json_unpack ((json_t *)json, "{s:s, s:s, s:i, s:i, s:I, s:b}", "name",
-                     &name, "gres", &gres, "cpus", &cpus, "threads", &threads,
-                     "mem_mb", &mem, "usable", &usable))
+    if (json_unpack ((json_t *)json, "{s:s, s:s, s:s, s:i, s:i, s:I, s:b}",
+                     "name", &name, "features", &features, "gres", &gres,
+                     "cpus", &cpus, "threads", &threads, "mem_mb", &mem,
+                     "usable", &usable))
         return error_set (err, RV_EFORMAT, "a node record is malformed");
     node->cpus = (uint32_t)cpus;
     node->threads = threads > 0 ? (uint32_t)threads : 1;
     node->mem_mb = (uint64_t)mem;
     node->usable = usable;
-    if (!(node->name = strdup (name)))
+    node->name = strdup (name);
+    node->features = strdup (features);
+    if (!node->name || !node->features)
         return error_set (err, RV_ENOMEM, "out of memory");
     if (gres_parse (gres, &node->gres, err) != RV_OK) {
         error_prefix (err, "node %s", name);
@@ -140,19 +145,21 @@ static int read_partition (const json_t *json, size_t n_nodes,
 {
     const char *name;
     int is_default, up;
-    json_int_t max_time, max_nodes, max_cpus, mem_node, mem_cpu;
+    json_int_t max_time, min_nodes, max_nodes, max_cpus, mem_node, mem_cpu;
     json_t *nodes;
 
     if (json_unpack ((json_t *)json,
-                     "{s:s, s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:o}", "name",
-                     &name, "default", &is_default, "up", &up, "max_time_s",
-                     &max_time, "max_nodes", &max_nodes, "max_cpus_node",
-                     &max_cpus, "max_mem_node_mb", &mem_node, "max_mem_cpu_mb",
-                     &mem_cpu, "nodes", &nodes))
+                     "{s:s, s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
+                     "name", &name, "default", &is_default, "up", &up,
+                     "max_time_s", &max_time, "min_nodes", &min_nodes,
+                     "max_nodes", &max_nodes, "max_cpus_node", &max_cpus,
+                     "max_mem_node_mb", &mem_node, "max_mem_cpu_mb", &mem_cpu,
+                     "nodes", &nodes))
         return error_set (err, RV_EFORMAT, "a partition record is malformed");
     part->is_default = is_default;
     part->up = up;
     part->max_time_s = max_time;
+    part->min_nodes = (uint32_t)min_nodes;
     part->max_nodes = (uint32_t)max_nodes;
     part->max_cpus_node = (uint32_t)max_cpus;
     part->max_mem_node_mb = (uint64_t)mem_node;

@@ -70,15 +70,21 @@ static int make_rules (struct run *run, struct rv_error *err)
         const struct site_gpu *gpu = &conf->gpu[i];
         struct strategy_rule *rule = &run->rules[i];
 
+        rule->label = gpu->type;
         rule->type = rule_type (gpu);
         rule->partition = gpu->partition;
         rule->constraint = gpu->constraint;
         if (gpu->max_per_job > 0)
             rule->max_per_job = (uint32_t)gpu->max_per_job;
+        if (gpu->max_per_user > 0)
+            rule->max_per_user = (uint32_t)gpu->max_per_user;
         if (gpu->cpus_per_gpu > 0)
             rule->cpus_per_gpu = (uint32_t)gpu->cpus_per_gpu;
         if (gpu->mem_per_gpu_bytes > 0)
             rule->mem_per_gpu_mb = (uint64_t)gpu->mem_per_gpu_bytes / 1048576;
+        if (gpu->vram_bytes > 0)
+            rule->vram_mb = (uint64_t)gpu->vram_bytes / 1048576;
+        rule->cost = gpu->cost;
     }
     run->cluster.rule = run->rules;
     run->cluster.n_rules = conf->n_gpu;
@@ -116,6 +122,18 @@ static struct node_offer *offers_make (const struct strategy_cluster *c)
         offers[i] = (struct node_offer){text, 1};
     }
     return offers;
+}
+
+static void add_slice_rule (struct run *run, const struct site_mig *mig)
+{
+    run->rules[run->cluster.n_rules++] = (struct strategy_rule){
+        .label = mig->profile,
+        .type = run->slices,
+        .partition = mig->partition,
+        .vram_mb =
+            mig->vram_bytes > 0 ? (uint64_t)mig->vram_bytes / 1048576 : 0,
+        .cost = mig->cost,
+    };
 }
 
 /* find_slices - the type of the slices, where some are asked for, and what
@@ -158,8 +176,7 @@ static int find_slices (struct run *run, uint32_t count, struct rv_error *err)
     if (rc == RV_OK) {
         memcpy (run->slices, choice.type, sizeof (run->slices));
         if (choice.rule)
-            run->rules[run->cluster.n_rules++] = (struct strategy_rule){
-                .type = run->slices, .partition = choice.rule->partition};
+            add_slice_rule (run, site_conf_mig (conf, choice.rule->profile));
     }
     offers_free (offers, run->cluster.n_nodes);
     free (rules);
@@ -190,10 +207,14 @@ static void fill_request (const struct run *run, struct strategy_request *req)
 
     req->gpus = o->gpus_given ? o->gpus : s->gpus;
     req->type = o->type ? o->type : s->conf.type;
-    /* An alias of rv.conf stands for the type that Slurm knows. */
+    req->vram_mb = ((uint64_t)o->vram_bytes + 1048575) / 1048576;
+    /* A section of rv.conf, or an alias of one, stands for the type that Slurm
+     * knows, on the nodes that the section means. */
     gpu = req->type ? site_conf_gpu (&s->conf, req->type) : NULL;
-    if (gpu)
+    if (gpu) {
         req->type = rule_type (gpu);
+        req->rule = gpu->type;
+    }
     req->partition = o->partition ? o->partition : s->conf.partition;
     req->time_fixed = o->time_given;
     req->time_s = o->time_given ? o->time_s : s->time_s;
@@ -251,8 +272,10 @@ static int make_plan (struct run *run)
     fill_request (run, &req);
     if (find_slices (run, req.gpus, &err) != RV_OK)
         return fail (run, CMD_UNMET, &err);
-    if (run->slices[0])
+    if (run->slices[0]) {
         req.type = run->slices;
+        req.rule = NULL;
+    }
     if (strategy_choose (&run->cluster, &req, &run->plan, &err) != RV_OK
         || check_slices (run, &err) != RV_OK)
         return fail (run, CMD_UNMET, &err);

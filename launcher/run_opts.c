@@ -15,6 +15,8 @@ enum {
     OPT_NAME,
     OPT_MEM,
     OPT_NODES,
+    OPT_SINGLE_NODE,
+    OPT_VRAM,
     OPT_MIG,
     OPT_DRY_RUN,
     OPT_JSON,
@@ -32,6 +34,8 @@ static const struct option long_options[] = {
     {"account", required_argument, NULL, 'A'},
     {"qos", required_argument, NULL, 'q'},
     {"nodes", required_argument, NULL, OPT_NODES},
+    {"single-node", no_argument, NULL, OPT_SINGLE_NODE},
+    {"vram", required_argument, NULL, OPT_VRAM},
     {"follow", no_argument, NULL, 'f'},
     {"label", no_argument, NULL, 'l'},
     {"dry-run", no_argument, NULL, OPT_DRY_RUN},
@@ -48,7 +52,9 @@ const char run_opts_help[] =
     "      --time T        limit: 90m 2h 3d, or as sbatch takes it (2:59:00)\n"
     "      --name NAME     name of the job (default: from the command)\n"
     "      --mem SIZE      memory a node (default: the GPUs' share)\n"
+    "      --vram SIZE     GPUs with at least this memory each\n"
     "      --nodes N       spread over N nodes (default: as few as can)\n"
+    "      --single-node   one node, as --nodes 1\n"
     "  -p, --partition P   partition; -A, --account; -q, --qos as sbatch's\n"
     "  -f, --follow        show the output until the job ends\n"
     "  -l, --label         with -f: begin each line with its rank\n"
@@ -95,18 +101,21 @@ static int parse_time (const char *text, struct run_opts *opts,
     return RV_OK;
 }
 
-static int parse_mem (const char *text, struct run_opts *opts,
-                      struct rv_error *err)
+/* A size above 0; [none] says what leaving the option out gives. */
+static int parse_size (const char *option, const char *text, const char *none,
+                       int64_t *ret, struct rv_error *err)
 {
-    if (size_parse (text, &opts->mem_bytes, err) != RV_OK) {
-        error_prefix (err, "--mem");
+    int64_t bytes;
+
+    if (size_parse (text, &bytes, err) != RV_OK) {
+        error_prefix (err, "%s", option);
         return RV_EINVAL;
     }
-    if (opts->mem_bytes <= 0)
+    if (bytes <= 0)
         return error_set (err, RV_EINVAL,
-                          "--mem=%s is no memory; leave it out for the GPUs' "
-                          "share",
-                          text);
+                          "%s=%s is no memory; leave it out for %s", option,
+                          text, none);
+    *ret = bytes;
     return RV_OK;
 }
 
@@ -168,9 +177,15 @@ static int take_option (int c, struct run_opts *opts, struct rv_error *err)
     case OPT_NAME:
         return parse_name (optarg, opts, err);
     case OPT_MEM:
-        return parse_mem (optarg, opts, err);
+        return parse_size ("--mem", optarg, "the GPUs' share", &opts->mem_bytes,
+                           err);
+    case OPT_VRAM:
+        return parse_size ("--vram", optarg, "any", &opts->vram_bytes, err);
     case OPT_NODES:
         return parse_nodes (optarg, opts, err);
+    case OPT_SINGLE_NODE:
+        opts->single_node = true;
+        break;
     case OPT_MIG:
         opts->mig = true;
         if (optarg)
@@ -207,6 +222,10 @@ static int check (const struct run_opts *opts, struct rv_error *err)
     if (opts->mig && opts->type)
         return error_set (err, RV_EINVAL,
                           "--mig and -t both name a type; leave one out");
+    if (opts->single_node && opts->nodes > 1)
+        return error_set (err, RV_EINVAL,
+                          "--single-node and --nodes=%u differ; leave one out",
+                          opts->nodes);
     if (opts->follow && opts->dry_run)
         return error_set (err, RV_EINVAL,
                           "-f follows a job and --dry-run submits none; leave "
@@ -253,6 +272,8 @@ int run_opts_parse (int argc, char *argv[], struct run_opts *opts,
     out.argv = argv + optind;
     if ((status = check (&out, err)) != RV_OK)
         return status;
+    if (out.single_node)
+        out.nodes = 1;
     *opts = out;
     return RV_OK;
 }

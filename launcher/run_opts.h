@@ -17,9 +17,11 @@ struct run_opts {
     const char *mig_profile; /* NULL = not given */
     const char *type, *name, *partition, *account, *qos; /* NULL = not given */
     bool time_given;
-    int64_t time_s;    /* -1 = unlimited */
-    int64_t mem_bytes; /* 0 = not given */
-    uint32_t nodes;    /* 0 = not given */
+    int64_t time_s;     /* -1 = unlimited */
+    int64_t mem_bytes;  /* 0 = not given */
+    int64_t vram_bytes; /* of a GPU; 0 = not given */
+    uint32_t nodes;     /* 0 = not given */
+    bool single_node;   /* [nodes] is 1 then */
     bool follow, label, dry_run, json, help;
     int argc; /* the command; its words stand unchanged */
     char **argv;

@@ -40,7 +40,9 @@ complete -c rv -n '__rv_is run' -s t -l type -x -d 'GPU type' -a '(sinfo -h -o %
 complete -c rv -n '__rv_is run' -l time -x -d 'time limit'
 complete -c rv -n '__rv_is run' -l name -x -d 'name of the job'
 complete -c rv -n '__rv_is run' -l mem -x -d 'memory a node'
+complete -c rv -n '__rv_is run' -l vram -x -d 'memory of a GPU, at least'
 complete -c rv -n '__rv_is run' -l nodes -x -d nodes
+complete -c rv -n '__rv_is run' -l single-node -d 'one node'
 complete -c rv -n '__rv_is run' -s p -l partition -x -d partition -a '(sinfo -h -o %R 2>/dev/null)'
 complete -c rv -n '__rv_is run' -s A -l account -x -d account
 complete -c rv -n '__rv_is run' -s q -l qos -x -d qos

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * strategy.c - which partition, GPU type and node count serve a request
  *
- * A candidate is a partition and a type. Its nodes are filtered by what one
+ * A candidate is a partition, a type and a rule of rv.conf for that type. Its nodes are filtered by what one
  * node must give, the divisors of the GPU count are tried from the fewest
  * nodes up, and the first fit is the plan. When nothing fits, the request is
  * tried again with one wish dropped at a time, so that the error names the
@@ -14,29 +14,15 @@
 #include <strings.h>
 
 #include "plan/duration.h"
+#include "plan/feature.h"
+#include "plan/mig.h"
 #include "plan/strategy_explain.h"
 
-/* GPUs of exactly [type] on a node; "" counts untyped ones alone. */
-uint32_t strategy_node_gpus (const struct strategy_node *node, const char *type)
-{
-    uint64_t n = 0;
+#define TYPES_MAX 64 /* distinct types of one partition */
 
-    for (size_t i = 0; i < node->gres.n; i++)
-        if (!strcmp (node->gres.entry[i].name, "gpu")
-            && !strcasecmp (node->gres.entry[i].type, type))
-            n += node->gres.entry[i].count;
-    return n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
-}
-
-/* Is [name] one of the comma separated [list]? */
 static bool list_has (const char *list, const char *name)
 {
-    size_t n = strlen (name);
-
-    for (const char *p = list; p; p = (p = strchr (p, ',')) ? p + 1 : NULL)
-        if (!strncmp (p, name, n) && (p[n] == '\0' || p[n] == ','))
-            return true;
-    return false;
+    return feature_list_has (list, name, strlen (name));
 }
 
 bool strategy_partition_asked (const struct strategy_request *req,
@@ -67,15 +53,31 @@ static uint32_t share_cpus (uint32_t cpus, uint32_t threads, uint32_t gpus,
     return share ? (uint32_t)share : 1;
 }
 
-static const struct strategy_rule no_rule = {.type = ""};
+static const struct strategy_rule no_rule = {.type = "", .cost = -1};
 
-const struct strategy_rule *strategy_rule_find (
-    const struct strategy_cluster *cluster, const char *type)
+const struct strategy_rule *strategy_rule_next (
+    const struct strategy_cluster *cluster, const char *type,
+    const struct strategy_rule *last)
 {
-    for (size_t i = 0; i < cluster->n_rules; i++)
+    size_t i = last ? (size_t)(last - cluster->rule) + 1 : 0;
+
+    for (; i < cluster->n_rules; i++)
         if (!strcasecmp (cluster->rule[i].type, type))
             return &cluster->rule[i];
-    return &no_rule;
+    return NULL;
+}
+
+uint64_t strategy_vram_mb (const struct strategy_rule *rule, const char *type)
+{
+    const char *profile = rule && rule->vram_mb ? NULL : mig_profile (type);
+    const char *dot = profile ? strchr (profile, '.') : NULL;
+
+    /* "1c.3g.20gb": the memory stands behind the last '.'. */
+    while (dot && strchr (dot + 1, '.'))
+        dot = strchr (dot + 1, '.');
+    if (dot)
+        return strtoull (dot + 1, NULL, 10) * 1024;
+    return rule ? rule->vram_mb : 0;
 }
 
 /* What the k GPUs of a task set get on one node. */
@@ -111,6 +113,9 @@ static bool node_fits (const struct strategy_node *node,
     uint32_t cpus = usable_cpus (node, part), tasks;
 
     if (have < k || cpus == 0)
+        return false;
+    if (k && node->features
+        && !feature_match (rule->constraint, node->features))
         return false;
     if (req->mem_bytes > 0
         && (uint64_t)req->mem_bytes > node->mem_mb * 1024 * 1024)
@@ -176,23 +181,31 @@ static void fill_plan (const struct strategy_request *req,
         plan->time_s = part->max_time_s;
 }
 
-/* Try [nodes] nodes with k GPUs each. */
-static bool try_split (const struct strategy_cluster *cluster,
-                       const struct strategy_partition *part,
-                       const struct strategy_request *req, const char *type,
-                       uint32_t nodes, uint32_t k, bool usable_only,
-                       struct strategy_plan *plan)
+/* What a search needs everywhere, and where its plans go. */
+struct search {
+    const struct strategy_cluster *cluster;
+    const struct strategy_request *req;
+    unsigned flags; /* STRATEGY_... */
+    strategy_each_f found;
+    void *arg;
+};
+
+/* Try [nodes] nodes with k GPUs each. True ends the search. */
+static bool try_split (const struct search *s,
+                       const struct strategy_partition *part, const char *type,
+                       const struct strategy_rule *rule, uint32_t nodes,
+                       uint32_t k)
 {
-    const struct strategy_rule *rule =
-        k ? strategy_rule_find (cluster, type) : &no_rule;
     struct share least = {UINT32_MAX, UINT64_MAX}, share;
+    struct strategy_plan plan;
     uint32_t fit = 0;
 
     for (size_t i = 0; i < part->n_nodes; i++) {
-        const struct strategy_node *node = &cluster->node[part->node[i]];
+        const struct strategy_node *node = &s->cluster->node[part->node[i]];
 
-        if ((usable_only && !node->usable)
-            || !node_fits (node, part, req, rule, type, k, &share))
+        if ((!(s->flags & STRATEGY_DOWN) && !node->usable)
+            || !node_fits (node, part, s->req, rule ? rule : &no_rule, type, k,
+                           &share))
             continue;
         fit++;
         if (share.cpus_per_task < least.cpus_per_task)
@@ -202,43 +215,88 @@ static bool try_split (const struct strategy_cluster *cluster,
     }
     if (fit < nodes)
         return false;
-    fill_plan (req, part, type, nodes, k, least, plan);
-    plan->constraint = rule->constraint;
-    return true;
+    fill_plan (s->req, part, type, nodes, k, least, &plan);
+    plan.rule = rule;
+    plan.constraint = rule ? rule->constraint : NULL;
+    plan.waits_for_node = s->flags & STRATEGY_DOWN;
+    return s->found (&plan, part, s->arg);
 }
 
-static bool try_type (const struct strategy_cluster *cluster,
-                      const struct strategy_partition *part,
-                      const struct strategy_request *req, const char *type,
-                      bool usable_only, struct strategy_plan *plan)
+/* The counts of nodes that a job may have. */
+static void node_range (const struct strategy_partition *part, uint32_t *least,
+                        size_t *most)
 {
-    const struct strategy_rule *rule;
-    size_t most = part->n_nodes;
+    *least = part->min_nodes ? part->min_nodes : 1;
+    *most = part->n_nodes;
+    if (part->max_nodes && part->max_nodes < *most)
+        *most = part->max_nodes;
+}
 
-    if (part->max_nodes && part->max_nodes < most)
-        most = part->max_nodes;
-    if (req->gpus == 0) {
-        uint32_t nodes = req->nodes ? req->nodes : 1;
+static bool rule_allows (const struct search *s, const char *type,
+                         const struct strategy_rule *rule,
+                         const struct strategy_partition *part)
+{
+    const struct strategy_request *req = s->req;
 
-        return nodes <= most
-               && try_split (cluster, part, req, "", nodes, 0, usable_only,
-                             plan);
-    }
-    rule = strategy_rule_find (cluster, type);
-    if ((rule->max_per_job && req->gpus > rule->max_per_job)
-        || (rule->partition && (!req->partition || !req->partition[0])
-            && !list_has (rule->partition, part->name)))
+    if (req->vram_mb && strategy_vram_mb (rule, type) < req->vram_mb)
         return false;
-    for (uint32_t nodes = 1; nodes <= most && nodes <= req->gpus; nodes++) {
+    if (!rule)
+        return !req->rule;
+    if (req->rule && strcasecmp (req->rule, strategy_rule_name (rule)))
+        return false;
+    return (!rule->max_per_job || req->gpus <= rule->max_per_job)
+           && (!rule->max_per_user || req->gpus <= rule->max_per_user)
+           && (!rule->partition || (req->partition && req->partition[0])
+               || list_has (rule->partition, part->name));
+}
+
+static bool try_rule (const struct search *s,
+                      const struct strategy_partition *part, const char *type,
+                      const struct strategy_rule *rule)
+{
+    const struct strategy_request *req = s->req;
+    uint32_t nodes;
+    size_t most;
+
+    if (!rule_allows (s, type, rule, part))
+        return false;
+    for (node_range (part, &nodes, &most); nodes <= most && nodes <= req->gpus;
+         nodes++) {
         uint32_t k = req->gpus / nodes;
 
         if (req->gpus % nodes || (req->nodes && nodes != req->nodes)
             || (req->nproc && k != req->nproc))
             continue;
-        if (try_split (cluster, part, req, type, nodes, k, usable_only, plan))
+        if (try_split (s, part, type, rule, nodes, k))
             return true;
     }
     return false;
+}
+
+static bool try_type (const struct search *s,
+                      const struct strategy_partition *part, const char *type)
+{
+    const struct strategy_rule *rule = NULL;
+
+    do {
+        rule = strategy_rule_next (s->cluster, type, rule);
+        if (try_rule (s, part, type, rule))
+            return true;
+    } while (rule && strategy_rule_next (s->cluster, type, rule));
+    return false;
+}
+
+static bool try_no_gpu (const struct search *s,
+                        const struct strategy_partition *part)
+{
+    uint32_t nodes = s->req->nodes, least;
+    size_t most;
+
+    node_range (part, &least, &most);
+    if (nodes == 0)
+        nodes = least;
+    return nodes >= least && nodes <= most
+           && try_split (s, part, "", NULL, nodes, 0);
 }
 
 /* Of the type that was asked for; slices only where it is one of theirs. */
@@ -252,11 +310,38 @@ bool strategy_type_asked (const struct strategy_request *req,
     return !strcasecmp (req->type, gres->type);
 }
 
-static bool try_partition (const struct strategy_cluster *cluster,
-                           const struct strategy_partition *part,
-                           const struct strategy_request *req, bool usable_only,
-                           struct strategy_plan *plan)
+/* The types of a partition's nodes that the request may have, in their order;
+ * returns how many. More than TYPES_MAX are left out. */
+static size_t list_types (const struct search *s,
+                          const struct strategy_partition *part,
+                          const char *types[TYPES_MAX])
 {
+    size_t n = 0;
+
+    for (size_t i = 0; i < part->n_nodes; i++) {
+        const struct gres_list *gres = &s->cluster->node[part->node[i]].gres;
+
+        for (size_t j = 0; j < gres->n; j++) {
+            size_t k = 0;
+
+            if (!strategy_type_asked (s->req, &gres->entry[j]))
+                continue;
+            while (k < n && strcasecmp (types[k], gres->entry[j].type))
+                k++;
+            if (k == n && n < TYPES_MAX)
+                types[n++] = gres->entry[j].type;
+        }
+    }
+    return n;
+}
+
+static bool try_partition (const struct search *s,
+                           const struct strategy_partition *part)
+{
+    const struct strategy_request *req = s->req;
+    const char *types[TYPES_MAX];
+    size_t n;
+
     if (req->time_fixed && part->max_time_s != STRATEGY_UNLIMITED
         && (req->time_s == STRATEGY_UNLIMITED
             || req->time_s > part->max_time_s))
@@ -265,33 +350,21 @@ static bool try_partition (const struct strategy_cluster *cluster,
         && asked_mb (req) > part->max_mem_node_mb)
         return false;
     if (req->gpus == 0)
-        return try_type (cluster, part, req, "", usable_only, plan);
-    /* Nodes of one kind follow each other: a type met just before is not
-     * tried again. */
-    for (size_t i = 0; i < part->n_nodes; i++) {
-        const struct gres_list *gres = &cluster->node[part->node[i]].gres;
-        const struct gres_list *before =
-            i ? &cluster->node[part->node[i - 1]].gres : NULL;
-
-        for (size_t j = 0; j < gres->n; j++) {
-            if (!strategy_type_asked (req, &gres->entry[j]))
-                continue;
-            if (before && j < before->n
-                && !strcmp (before->entry[j].type, gres->entry[j].type)
-                && !strcmp (before->entry[j].name, "gpu"))
-                continue;
-            if (try_type (cluster, part, req, gres->entry[j].type, usable_only,
-                          plan))
-                return true;
-        }
-    }
+        return try_no_gpu (s, part);
+    n = list_types (s, part, types);
+    for (size_t i = 0; i < n; i++)
+        if (try_type (s, part, types[i]))
+            return true;
     return false;
 }
 
-bool strategy_try (const struct strategy_cluster *cluster,
-                   const struct strategy_request *req, bool usable_only,
-                   struct strategy_plan *plan)
+bool strategy_each (const struct strategy_cluster *cluster,
+                    const struct strategy_request *req, unsigned flags,
+                    strategy_each_f found, void *arg)
 {
+    const struct search s = {cluster, req, flags, found, arg};
+    bool named = req->partition && req->partition[0];
+
     /* The default partition first, then the others in Slurm's order. */
     for (int pass = 0; pass < 2; pass++)
         for (size_t i = 0; i < cluster->n_parts; i++) {
@@ -299,20 +372,37 @@ bool strategy_try (const struct strategy_cluster *cluster,
 
             if (part->is_default == (pass == 0) && part->up
                 && strategy_partition_asked (req, part)
-                && try_partition (cluster, part, req, usable_only, plan))
+                && (named || part->is_default || !part->on_request
+                    || flags & STRATEGY_ON_REQUEST)
+                && try_partition (&s, part))
                 return true;
         }
     return false;
 }
 
-int strategy_choose (const struct strategy_cluster *cluster,
-                     const struct strategy_request *req,
-                     struct strategy_plan *ret, struct rv_error *err)
+static bool take_first (const struct strategy_plan *plan,
+                        const struct strategy_partition *part, void *arg)
 {
-    struct strategy_plan plan;
-    int status;
+    (void)part;
+    *(struct strategy_plan *)arg = *plan;
+    return true;
+}
 
-    if (!cluster || !req || !ret || req->mem_bytes < 0
+bool strategy_try (const struct strategy_cluster *cluster,
+                   const struct strategy_request *req, bool usable_only,
+                   struct strategy_plan *plan)
+{
+    unsigned flags = usable_only ? 0 : STRATEGY_DOWN;
+
+    return strategy_each (cluster, req, flags, take_first, plan)
+           || strategy_each (cluster, req, flags | STRATEGY_ON_REQUEST,
+                             take_first, plan);
+}
+
+int strategy_check (const struct strategy_cluster *cluster,
+                    const struct strategy_request *req, struct rv_error *err)
+{
+    if (!cluster || !req || req->mem_bytes < 0
         || (req->time_s <= 0 && req->time_s != STRATEGY_UNLIMITED))
         return error_set (err, RV_EINVAL, "not a request");
     if (req->nproc && req->gpus && req->gpus % req->nproc)
@@ -320,33 +410,22 @@ int strategy_choose (const struct strategy_cluster *cluster,
                           "the command starts %u processes a node, which does "
                           "not divide %u GPUs; ask for a multiple of %u",
                           req->nproc, req->gpus, req->nproc);
-    if ((status = strategy_check_partitions (cluster, req, err)) != RV_OK)
-        return status;
-    if (strategy_try (cluster, req, true, &plan)) {
-        *ret = plan;
-        return RV_OK;
-    }
-    if (strategy_try (cluster, req, false, &plan)) {
-        plan.waits_for_node = true;
-        *ret = plan;
-        return RV_OK;
-    }
-    return strategy_explain (cluster, req, err);
+    return strategy_check_partitions (cluster, req, err);
 }
 
-void strategy_cluster_fini (struct strategy_cluster *cluster)
+int strategy_choose (const struct strategy_cluster *cluster,
+                     const struct strategy_request *req,
+                     struct strategy_plan *ret, struct rv_error *err)
 {
-    if (!cluster)
-        return;
-    for (size_t i = 0; i < cluster->n_nodes; i++) {
-        free (cluster->node[i].name);
-        gres_fini (&cluster->node[i].gres);
-    }
-    for (size_t i = 0; i < cluster->n_parts; i++) {
-        free (cluster->part[i].name);
-        free (cluster->part[i].node);
-    }
-    free (cluster->node);
-    free (cluster->part);
-    memset (cluster, 0, sizeof (*cluster));
+    struct strategy_plan plan;
+    int status = ret ? strategy_check (cluster, req, err)
+                     : error_set (err, RV_EINVAL, "no result");
+
+    if (status != RV_OK)
+        return status;
+    if (!strategy_try (cluster, req, true, &plan)
+        && !strategy_try (cluster, req, false, &plan))
+        return strategy_explain (cluster, req, err);
+    *ret = plan;
+    return RV_OK;
 }

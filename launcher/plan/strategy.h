@@ -14,52 +14,13 @@
 #include "plan/command.h"
 #include "plan/error.h"
 #include "plan/gres.h"
-
-#define STRATEGY_UNLIMITED ((int64_t)-1) /* of times */
-
-struct strategy_node {
-    char *name;
-    struct gres_list gres;
-    uint32_t cpus;    /* that jobs may use */
-    uint32_t threads; /* a core, >= 1; cores are not shared by tasks */
-    uint64_t mem_mb;  /* that jobs may use; <= 1 when the site set none */
-    bool usable;      /* not down, drained or failed at this moment */
-};
-
-struct strategy_partition {
-    char *name;
-    bool is_default, up;
-    int64_t max_time_s;       /* STRATEGY_UNLIMITED */
-    uint32_t max_nodes;       /* a job; 0 = no limit */
-    uint32_t max_cpus_node;   /* a job; 0 = no limit */
-    uint64_t max_mem_node_mb; /* 0 = no limit */
-    uint64_t max_mem_cpu_mb;  /* 0 = no limit */
-    uint32_t *node;           /* (n_nodes) indices into the cluster's nodes */
-    size_t n_nodes;
-};
-
-/* What rv.conf says of one type ([gpu TYPE]). Texts are borrowed. */
-struct strategy_rule {
-    const char *type;        /* as Slurm knows it; "" = untyped GPUs */
-    const char *partition;   /* "a,b": only there; NULL = anywhere */
-    const char *constraint;  /* for sbatch -C; NULL = none */
-    uint32_t max_per_job;    /* GPUs; 0 = no limit */
-    uint32_t cpus_per_gpu;   /* 0 = the node's share */
-    uint64_t mem_per_gpu_mb; /* 0 = the node's share */
-};
-
-struct strategy_cluster {
-    struct strategy_node *node;
-    size_t n_nodes;
-    struct strategy_partition *part;
-    size_t n_parts;
-    const struct strategy_rule *rule; /* (n_rules) borrowed */
-    size_t n_rules;
-};
+#include "plan/snapshot.h"
 
 struct strategy_request {
     uint32_t gpus;         /* of the job; 0 = one task without a GPU */
-    const char *type;      /* NULL or "" = any */
+    const char *type;      /* as Slurm knows it; NULL or "" = any */
+    const char *rule;      /* name of the one rule meant; NULL = any */
+    uint64_t vram_mb;      /* of a GPU, at least; 0 = any */
     const char *partition; /* "a" or "a,b"; NULL or "" = any, default first */
     int64_t time_s;        /* STRATEGY_UNLIMITED; > 0 else */
     bool time_fixed;       /* false: time_s shrinks to the partition's limit */
@@ -70,8 +31,9 @@ struct strategy_request {
 };
 
 struct strategy_plan {
-    const char *partition;    /* lives as long as the cluster */
-    const char *constraint;   /* likewise; NULL = none */
+    const char *partition;            /* lives as long as the cluster */
+    const char *constraint;           /* likewise; NULL = none */
+    const struct strategy_rule *rule; /* that applies; NULL = none */
     char type[GRES_NAME_MAX]; /* as the cluster spells it; "" = untyped, or no
                                  GPU */
     uint32_t gpus, nodes, gpus_per_node;
@@ -92,8 +54,5 @@ struct strategy_plan {
 int strategy_choose (const struct strategy_cluster *cluster,
                      const struct strategy_request *req,
                      struct strategy_plan *ret, struct rv_error *err);
-
-/* strategy_cluster_fini - free what [cluster] owns; it is empty afterwards. */
-void strategy_cluster_fini (struct strategy_cluster *cluster);
 
 #endif

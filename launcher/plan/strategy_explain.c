@@ -166,28 +166,87 @@ static int check_type (const struct strategy_cluster *cluster,
                       list_types (&here, buf, sizeof (buf)));
 }
 
+/* "a100 80G, v100 32G": what is known of the memory of types. */
+static const char *list_vram (const struct strategy_cluster *cluster, char *buf,
+                              size_t size)
+{
+    size_t used = 0;
+
+    buf[0] = '\0';
+    for (size_t i = 0; i < cluster->n_rules && used < size; i++) {
+        const struct strategy_rule *rule = &cluster->rule[i];
+        uint64_t mb = strategy_vram_mb (rule, rule->type);
+        int n = 0;
+
+        if (mb)
+            n = snprintf (buf + used, size - used, "%s%s %lluM",
+                          used ? ", " : "", strategy_rule_name (rule),
+                          (unsigned long long)mb);
+        if (n < 0)
+            break;
+        used += (size_t)n;
+    }
+    return used ? buf : "the memory of none";
+}
+
+static int check_vram (const struct strategy_cluster *cluster,
+                       const struct strategy_request *req, struct rv_error *err)
+{
+    struct strategy_request any = *req;
+    struct strategy_plan plan;
+    char buf[256];
+
+    any.vram_mb = 0;
+    if (!req->vram_mb || !strategy_try (cluster, &any, false, &plan))
+        return RV_OK;
+    return error_set (err, RV_EINVAL,
+                      "no GPU that could serve is known to have %lluM; rv.conf "
+                      "knows %s",
+                      (unsigned long long)req->vram_mb,
+                      list_vram (cluster, buf, sizeof (buf)));
+}
+
 /* Would it work without rv.conf's limits? */
 static int check_rules (const struct strategy_cluster *cluster,
                         const struct strategy_request *req,
                         struct rv_error *err)
 {
     struct strategy_cluster free = *cluster;
+    struct strategy_request any = *req;
     const struct strategy_rule *rule;
     struct strategy_plan plan;
+    uint32_t most;
 
     free.n_rules = 0;
-    if (!cluster->n_rules || !strategy_try (&free, req, false, &plan))
+    any.rule = NULL;
+    any.vram_mb = 0;
+    if (!cluster->n_rules || !strategy_try (&free, &any, false, &plan))
         return RV_OK;
-    rule = strategy_rule_find (cluster, plan.type);
-    if (rule->max_per_job && req->gpus > rule->max_per_job)
+    rule = strategy_rule_next (cluster, plan.type, NULL);
+    while (rule && req->rule
+           && strcasecmp (strategy_rule_name (rule), req->rule))
+        rule = strategy_rule_next (cluster, plan.type, rule);
+    if (!rule)
+        return RV_OK;
+    most = rule->max_per_job;
+    if (rule->max_per_user && (!most || rule->max_per_user < most))
+        most = rule->max_per_user;
+    if (most && req->gpus > most)
         return error_set (err, RV_EINVAL,
-                          "rv.conf allows at most %u %s GPUs a job; -g %u "
-                          "would work",
-                          rule->max_per_job, plan.type, rule->max_per_job);
+                          "rv.conf allows at most %u %s GPUs a %s; -g %u would "
+                          "work",
+                          most, plan.type,
+                          most == rule->max_per_job ? "job" : "user", most);
+    if (rule->partition)
+        return error_set (err, RV_EINVAL,
+                          "rv.conf has %s GPUs in partition '%s' alone, which "
+                          "cannot serve this; name a partition with -p",
+                          plan.type, rule->partition);
     return error_set (err, RV_EINVAL,
-                      "rv.conf has %s GPUs in partition '%s' alone, which "
-                      "cannot serve this; name a partition with -p",
-                      plan.type, rule->partition ? rule->partition : "?");
+                      "rv.conf has %s GPUs on nodes with the features '%s' "
+                      "alone, which cannot serve this",
+                      strategy_rule_name (rule),
+                      rule->constraint ? rule->constraint : "");
 }
 
 /* Would it work without this wish? Then the wish is the reason. */
@@ -299,10 +358,11 @@ static int check_count (const struct strategy_cluster *cluster,
 int strategy_explain (const struct strategy_cluster *cluster,
                       const struct strategy_request *req, struct rv_error *err)
 {
-    int (*const checks[]) (
-        const struct strategy_cluster *, const struct strategy_request *,
-        struct rv_error *) = {check_type,   check_rules, check_time,
-                              check_memory, check_nodes, check_count};
+    int (*const checks[]) (const struct strategy_cluster *,
+                           const struct strategy_request *,
+                           struct rv_error *) = {
+        check_type,   check_vram,  check_rules, check_time,
+        check_memory, check_nodes, check_count};
     int status = RV_OK;
 
     for (size_t i = 0;

@@ -6,12 +6,37 @@
 
 #include "plan/strategy.h"
 
-/* strategy_try - the search behind strategy_choose.
+/* Searches pass over nodes that are down now and partitions that serve only on
+ * request, unless told otherwise. */
+enum {
+    STRATEGY_DOWN = 1,
+    STRATEGY_ON_REQUEST = 2,
+};
+
+/* What a search has found; borrowed for the call. True ends the search. */
+typedef bool (*strategy_each_f) (const struct strategy_plan *plan,
+                                 const struct strategy_partition *part,
+                                 void *arg);
+
+/* strategy_each - every plan of one partition and one type, on each number of
+ * nodes that holds the GPUs evenly: the default partition first, the fewest
+ * nodes first.
+ *   flags   STRATEGY_... or 0
+ * Returns whether [found] ended it. */
+bool strategy_each (const struct strategy_cluster *cluster,
+                    const struct strategy_request *req, unsigned flags,
+                    strategy_each_f found, void *arg);
+
+/* strategy_try - the first of them.
  *   usable_only   pass over nodes that are down now
  *   plan          written when true is returned */
 bool strategy_try (const struct strategy_cluster *cluster,
                    const struct strategy_request *req, bool usable_only,
                    struct strategy_plan *plan);
+
+/* strategy_check - is it a request, and are its partitions there? */
+int strategy_check (const struct strategy_cluster *cluster,
+                    const struct strategy_request *req, struct rv_error *err);
 
 /* Is [part] among the partitions of the request? Is [gres] a whole GPU of its
  * type? */
@@ -20,13 +45,14 @@ bool strategy_partition_asked (const struct strategy_request *req,
 bool strategy_type_asked (const struct strategy_request *req,
                           const struct gres_entry *gres);
 
-/* GPUs of exactly [type] on a node, case ignored; "" counts untyped ones. */
-uint32_t strategy_node_gpus (const struct strategy_node *node,
-                             const char *type);
+/* The rule of a type behind [last], or the first; NULL when there is none. */
+const struct strategy_rule *strategy_rule_next (
+    const struct strategy_cluster *cluster, const char *type,
+    const struct strategy_rule *last);
 
-/* The rule of a type; one that says nothing where there is none. */
-const struct strategy_rule *strategy_rule_find (
-    const struct strategy_cluster *cluster, const char *type);
+/* Memory of one GPU, MiB: of the rule (NULL = none), else of the name of a MIG
+ * profile; 0 = nobody says. */
+uint64_t strategy_vram_mb (const struct strategy_rule *rule, const char *type);
 
 /* strategy_check_partitions - is every partition of the request there, and one
  * of them up? RV_ENOTFOUND or RV_EINVAL. */

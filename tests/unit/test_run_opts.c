@@ -32,6 +32,9 @@ static const struct bad bads[] = {
     {{"run", "--time=soon", "true"}, RV_EINVAL, "--time"},
     {{"run", "--mem=200GB", "true"}, RV_EINVAL, "200G"},
     {{"run", "--mem=0", "true"}, RV_EINVAL, "--mem"},
+    {{"run", "--vram=0", "true"}, RV_EINVAL, "--vram"},
+    {{"run", "--vram=80GB", "true"}, RV_EINVAL, "80G"},
+    {{"run", "--single-node", "--nodes=2", "true"}, RV_EINVAL, "leave one out"},
     {{"run", "--nodes=0", "true"}, RV_EINVAL, "--nodes"},
     {{"run", "--name=../x", "true"}, RV_EINVAL, "--name"},
     {{"run", "--name=a\n#SBATCH", "true"}, RV_EINVAL, "--name"},
@@ -154,12 +157,26 @@ static void stops_at_command (void **state)
     assert_string_equal (opts.argv[4], "-f");
 }
 
+static void memory_and_nodes (void **state)
+{
+    char *argv[] = {"run", "--vram=80G", "--single-node", "true", NULL};
+    struct run_opts opts;
+
+    (void)state;
+    assert_int_equal (run_opts_parse (4, argv, &opts, NULL), RV_OK);
+    assert_int_equal (opts.vram_bytes, (int64_t)80 << 30);
+    assert_int_equal (opts.nodes, 1);
+}
+
 int main (void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test (refused),          cmocka_unit_test (asks_for_json),
-        cmocka_unit_test (defaults),         cmocka_unit_test (all_given),
+        cmocka_unit_test (refused),
+        cmocka_unit_test (asks_for_json),
+        cmocka_unit_test (defaults),
+        cmocka_unit_test (all_given),
         cmocka_unit_test (stops_at_command),
+        cmocka_unit_test (memory_and_nodes),
     };
 
     return cmocka_run_group_tests (tests, NULL, NULL);

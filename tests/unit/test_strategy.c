@@ -389,6 +389,92 @@ static void rules (void **state)
     assert_int_equal (plan.mem_mb, 100000);
 }
 
+/* Two sections of rv.conf for one type, told apart by features. */
+static void rules_of_one_type (void **state)
+{
+    static const struct strategy_rule rule[] = {
+        {.label = "a100_40",
+         .type = "a100",
+         .constraint = "small",
+         .vram_mb = 40960},
+        {.label = "a100_80",
+         .type = "a100",
+         .constraint = "large&nvlink",
+         .vram_mb = 81920,
+         .max_per_user = 2},
+    };
+    struct site *s = *state;
+    struct strategy_request req = {.gpus = 2, .time_s = 60};
+    struct strategy_plan plan;
+    struct rv_error err;
+
+    s->cluster.rule = rule;
+    s->cluster.n_rules = 2;
+    s->node[0].features = s->node[1].features = (char *)"small";
+    s->node[2].features = (char *)"large";
+    s->node[3].features = (char *)"nvlink,large";
+    assert_int_equal (strategy_choose (&s->cluster, &req, &plan, NULL), RV_OK);
+    assert_ptr_equal (plan.rule, &rule[0]);
+    assert_string_equal (plan.constraint, "small");
+    req.rule = "A100_80";
+    assert_int_equal (strategy_choose (&s->cluster, &req, &plan, NULL), RV_OK);
+    assert_ptr_equal (plan.rule, &rule[1]);
+    assert_string_equal (plan.constraint, "large&nvlink");
+    /* one node has them, so no two do */
+    req.nodes = 2;
+    assert_int_equal (strategy_choose (&s->cluster, &req, &plan, &err),
+                      RV_EINVAL);
+    req.nodes = 0;
+    req.gpus = 4;
+    req.type = "a100";
+    assert_int_equal (strategy_choose (&s->cluster, &req, &plan, &err),
+                      RV_EINVAL);
+    assert_non_null (strstr (err.text, "at most 2 a100 GPUs a user"));
+    req.rule = "a100_40";
+    assert_int_equal (strategy_choose (&s->cluster, &req, &plan, NULL), RV_OK);
+    assert_int_equal (plan.nodes, 2);
+    /* memory of a GPU chooses the section, and is unknown of the others */
+    req = (struct strategy_request){.gpus = 1, .time_s = 60, .vram_mb = 65536};
+    assert_int_equal (strategy_choose (&s->cluster, &req, &plan, NULL), RV_OK);
+    assert_ptr_equal (plan.rule, &rule[1]);
+    req.vram_mb = 100000;
+    assert_int_equal (strategy_choose (&s->cluster, &req, &plan, &err),
+                      RV_EINVAL);
+    assert_non_null (strstr (err.text, "a100_40 40960M, a100_80 81920M"));
+    /* a slice's name tells its memory */
+    req = (struct strategy_request){
+        .gpus = 1, .time_s = 60, .type = "1g.10gb", .vram_mb = 10240};
+    assert_int_equal (strategy_choose (&s->cluster, &req, &plan, NULL), RV_OK);
+    req.vram_mb++;
+    assert_int_equal (strategy_choose (&s->cluster, &req, &plan, NULL),
+                      RV_EINVAL);
+}
+
+/* A partition that may refuse or preempt serves where nothing else does, or
+ * where it is named. */
+static void on_request (void **state)
+{
+    struct site *s = *state;
+    struct strategy_request req = {.gpus = 4, .time_s = 60};
+    struct strategy_plan plan;
+
+    s->part[1].is_default = false;
+    s->part[0].on_request = s->part[1].on_request = true;
+    assert_int_equal (strategy_choose (&s->cluster, &req, &plan, NULL), RV_OK);
+    assert_string_equal (plan.partition, "misc");
+    req.gpus = 6;
+    assert_int_equal (strategy_choose (&s->cluster, &req, &plan, NULL), RV_OK);
+    assert_string_equal (plan.partition, "big");
+    req.gpus = 4;
+    req.partition = "gpu";
+    assert_int_equal (strategy_choose (&s->cluster, &req, &plan, NULL), RV_OK);
+    assert_string_equal (plan.partition, "gpu");
+    /* as many nodes as the partition wants */
+    s->part[1].min_nodes = 3;
+    assert_int_equal (strategy_choose (&s->cluster, &req, &plan, NULL), RV_OK);
+    assert_int_equal (plan.nodes, 4);
+}
+
 /* No cluster at all: an answer, not a crash. */
 static void empty (void **state)
 {
@@ -413,6 +499,8 @@ int main (void)
         cmocka_unit_test_setup_teardown (refuse, setup, teardown),
         cmocka_unit_test_setup_teardown (limits, setup, teardown),
         cmocka_unit_test_setup_teardown (rules, setup, teardown),
+        cmocka_unit_test_setup_teardown (rules_of_one_type, setup, teardown),
+        cmocka_unit_test_setup_teardown (on_request, setup, teardown),
         cmocka_unit_test (empty),
     };
 
