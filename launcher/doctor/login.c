@@ -50,8 +50,8 @@ void doctor_settings (struct doctor_check *check, struct settings *ret,
     check->name = "settings";
     *ret_loaded = settings_load (ret, &err) == RV_OK;
     if (!*ret_loaded)
-        doctor_set (check, DOCTOR_FAIL, "correct that line; see rv.conf(5)",
-                    "%s", err.text);
+        doctor_set (check, DOCTOR_FAIL, "put that right; see rv.conf(5)", "%s",
+                    err.text);
     else
         doctor_set (check, DOCTOR_OK, NULL, "site %s%s, user %s%s",
                     site_conf_site_path (),

@@ -220,6 +220,11 @@ static int open_regular (const char *path, int flags, int *ret_fd,
     int fd = open (path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | flags);
     int rc = 0;
 
+    if (fd < 0 && errno == EACCES)
+        return error_set (err, RV_EIO,
+                          "%s: permission denied; its owner must let you read "
+                          "it and pass the folders above it",
+                          path);
     if (fd < 0)
         return error_set (
             err, errno == ENOENT ? RV_ENOTFOUND : RV_EIO, "%s: %s", path,

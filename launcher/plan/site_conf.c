@@ -368,6 +368,7 @@ int site_conf_read_user (struct site_conf *conf, int fd, const char *name,
 }
 
 static int load (struct site_conf *conf, const char *path,
+                 int (*opener) (const char *, int *, struct rv_error *),
                  int (*read) (struct site_conf *, int, const char *,
                               struct rv_error *),
                  struct rv_error *err)
@@ -376,7 +377,7 @@ static int load (struct site_conf *conf, const char *path,
 
     if (!path)
         return 0;
-    rc = conf_open (path, &fd, err);
+    rc = opener (path, &fd, err);
     if (rc)
         return rc == RV_ENOTFOUND ? 0 : rc;
     rc = read (conf, fd, path, err);
@@ -387,9 +388,9 @@ static int load (struct site_conf *conf, const char *path,
 int site_conf_load (struct site_conf *conf, const char *site, const char *user,
                     struct rv_error *err)
 {
-    int rc = load (conf, site, site_conf_read_site, err);
+    int rc = load (conf, site, conf_open_trusted, site_conf_read_site, err);
 
-    return rc ? rc : load (conf, user, site_conf_read_user, err);
+    return rc ? rc : load (conf, user, conf_open, site_conf_read_user, err);
 }
 
 /* $VARIABLE/tail where that is an absolute path, else $HOME/home_tail. */

@@ -78,8 +78,9 @@ int site_conf_read_user (struct site_conf *conf, int fd, const char *name,
                          struct rv_error *err);
 
 /* site_conf_load - both files; a file that is not there says nothing.
- *   site, user   paths; NULL = leave out. Either may belong to anybody whom the
- *                caller believes: for root use conf_open_trusted. */
+ *   site   path, opened by conf_open_trusted: [env] and state_dir in it decide
+ *          for every user; NULL = leave out
+ *   user   path; whose it is, is the caller's matter; NULL = leave out */
 int site_conf_load (struct site_conf *conf, const char *site, const char *user,
                     struct rv_error *err);
 

@@ -29,6 +29,7 @@ setup() {
 
 teardown() {
     [ ! -e "${RVT:-/nowhere}/full" ] || "$RV" sandbox down --dir "$RVT/full"
+    [ ! -e "${RVT:-/nowhere}/u/s" ] || with_conf 65534 : rv sandbox down --dir "$RVT/u/s"
 }
 
 # A rank that says that it is up, with its process id, and waits for leave.
@@ -266,6 +267,74 @@ stepd_of() {
     rm -f "$conf"
     echo "$before" >"$SANDBOX/plugstack.conf"
     well
+}
+
+# with_conf UID CHANGE COMMAND... - run_cmd as that user, who sees, alone, a
+# site's rv.conf that is well but for CHANGE
+with_conf() {
+    RVT_TIMEOUT=30 run_cmd unshare -m sh -ec 'mount --make-rprivate / 2>/dev/null || true
+        mount -t tmpfs -o mode=755 none "$1"
+        cd "$1"
+        printf "[gpu a100]\ngres = gpu:a100\n" >rv.conf
+        chmod 644 rv.conf
+        eval "$2"
+        cd "$3"
+        uid=$4
+        shift 4
+        exec setpriv --reuid="$uid" --regid="$uid" --clear-groups "$@"' \
+        sh "$SITE" "$2" "$RVT/u" "$1" env -u XDG_RUNTIME_DIR -u XDG_STATE_HOME \
+        HOME="$RVT/u" PATH="$RVT/bin:/usr/bin:/bin" "${@:3}"
+}
+
+# conf_refused UID CHANGE WHY - all that need the file say one line and do
+# nothing, and others do not need it
+conf_refused() {
+    local words
+    for words in 'srun --rv-gpu=a100:2 true' 'sbatch --rv-gpu=a100:1 --wrap true' 'rv run -g 1 -- true'; do
+        with_conf "$1" "$2" $words
+        [ "$status" = 1 ]
+        [ "${#lines[@]}" = 1 ]
+        [[ $output == "rv: cannot "*"$SITE/rv.conf: $3"* ]]
+    done
+    with_conf "$1" "$2" srun -Q --gres=gpu:1 true
+    [ "$status" = 0 ]
+    [ -z "$output" ]
+}
+
+@test "the site's rv.conf unreadable for a plain user, or not to be believed: one line" {
+    [ "$(id -u)" = 0 ] || skip "becomes another user, needs root"
+    unshare -m mount -t tmpfs none /mnt 2>/dev/null || skip "no mounts here"
+    mkdir "$RVT/bin" "$RVT/u"
+    chmod 755 "$RVT"
+    cp -L "$RV" "$RV_EXEC" "$RV_BUILD/spank_rv.so" "$RVT/bin/"
+    chown 65534:65534 "$RVT/u"
+    SITE=$(grep -aom1 '/[^[:cntrl:]]*/rv/rv\.conf' "$RV")
+    SITE=${SITE%/rv.conf}
+    mkdir -p "$SITE"
+    export SLURM_CONF=$RVT/u/s/slurm.conf
+    with_conf 65534 : rv sandbox up --dir "$RVT/u/s"
+    [ "$status" = 0 ]
+    with_conf 65534 : srun -Q --rv-gpu=a100:2 sh -c 'echo $RANK'
+    [ "$(sort <<<"$output")" = "0
+1" ]
+    with_conf 65534 : rv run -f -g 1 -- true
+    [ "$status" = 0 ]
+    jobs=$(scontrol show jobs -o | grep -c JobId=)
+    conf_refused 65534 'chmod 600 rv.conf' 'permission denied; '
+    conf_refused 65534 'chmod 700 .' 'permission denied; '
+    conf_refused 65534 'chmod 646 rv.conf' 'writable by group or others; '
+    conf_refused 65534 'chown 65533 rv.conf' 'owned by uid 65533; '
+    with_conf 65534 'chmod 600 rv.conf' rv doctor
+    [ "$status" = 1 ]
+    grep -q "^FAIL *settings .*$SITE/rv.conf: permission denied; " <<<"$output"
+    [ $(($(scontrol show jobs -o | grep -c JobId=) - jobs)) = 4 ]
+    with_conf 65534 : rv sandbox down --dir "$RVT/u/s"
+    [ "$status" = 0 ]
+    # Root's own: what others may write, or another's, never.
+    export SLURM_CONF=$SANDBOX/slurm.conf
+    conf_refused 0 'chmod 646 rv.conf' 'writable by group or others; '
+    conf_refused 0 'chown 65534 rv.conf' 'owned by uid 65534; '
+    rmdir "$SITE" 2>/dev/null || true
 }
 
 # ---- full file systems ----

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "plan/fsio.h"
@@ -289,6 +290,11 @@ static void loads_files (void **state)
     assert_int_equal (site_conf_load (&conf, site, user, NULL), 0);
     assert_int_equal (conf.gpus, 4);
     assert_string_equal (conf.qos, "q");
+    /* Others may write the user's file if the user likes; not the site's. */
+    assert_int_equal (chmod (user, 0666), 0);
+    assert_int_equal (site_conf_load (&conf, site, user, NULL), 0);
+    assert_int_equal (chmod (site, 0646), 0);
+    assert_int_equal (site_conf_load (&conf, site, user, NULL), RV_EINVAL);
     site_conf_fini (&conf);
     assert_int_equal (fsio_remove_tree (dir, NULL), 0);
     free (site);
@@ -354,7 +360,7 @@ static void sample (void **state)
     size_t len;
 
     site_conf_init (&conf);
-    if (site_conf_load (&conf, path, NULL, &err) != 0)
+    if (site_conf_load (&conf, NULL, path, &err) != 0)
         fail_msg ("%s", err.text);
     assert_int_equal (conf.n_gpu + conf.n_mig + conf.n_env, 0);
     assert_int_equal (fsio_read (path, 100000, &text, &len, NULL), 0);
