@@ -114,6 +114,32 @@ static bool begins (const char *s, const char *head)
     return !strncmp (s, head, strlen (head));
 }
 
+/* Does this "NAME=VALUE" tell a client of Slurm how to spread GPUs and tasks?
+ * The plan does, by options, and beside some of them Slurm takes it for a
+ * contradiction (snakemake/snakemake-executor-plugin-slurm#342). */
+static bool lays_out (const char *e)
+{
+    static const char *const client[] = {"SLURM_", "SRUN_", "SBATCH_"};
+    static const char *const what[] = {
+        "CPUS_PER_GPU=",    "CPUS_PER_TASK=",   "GPUS=",
+        "GPUS_PER_NODE=",   "GPUS_PER_SOCKET=", "GPUS_PER_TASK=",
+        "NTASKS_PER_CORE=", "NTASKS_PER_GPU=",  "NTASKS_PER_SOCKET=",
+        "NTASKS_PER_TRES=", "TRES_PER_TASK=",
+    };
+
+    for (size_t i = 0; i < sizeof (client) / sizeof (client[0]); i++) {
+        if (!begins (e, client[i]))
+            continue;
+        e += strlen (client[i]);
+        for (size_t j = 0; j < sizeof (what) / sizeof (what[0]); j++)
+            if (begins (e, what[j]))
+                return true;
+        /* other resources are the user's to add */
+        return begins (e, "GRES=") && strstr (e, "gpu");
+    }
+    return false;
+}
+
 char **submit_environ (void)
 {
     bool inside = getenv ("SLURM_JOB_ID") != NULL;
@@ -126,7 +152,7 @@ char **submit_environ (void)
     for (size_t i = 0; env && i < n; i++) {
         const char *e = environ[i];
 
-        if (begins (e, "PMIX_") || begins (e, "PMI_"))
+        if (begins (e, "PMIX_") || begins (e, "PMI_") || lays_out (e))
             continue;
         if (inside && (begins (e, "SLURM_") || begins (e, "SLURMD_"))
             && !begins (e, "SLURM_CONF"))

@@ -19,9 +19,10 @@ char **submit_argv (const struct strategy_plan *plan, const struct request *req,
 void submit_argv_free (char **argv);
 
 /* submit_environ - this process's environment for a new job, NULL-terminated,
- * free with submit_argv_free: without the PMIx variables of a step, and inside
- * a job without that job's SLURM_* variables, which sbatch would read as
- * options or hand on. NULL when out of memory. */
+ * free with submit_argv_free: without the PMIx variables of a step, without
+ * those that tell Slurm's clients how to spread GPUs and tasks, and inside a
+ * job without that job's SLURM_* variables, which sbatch would read as options
+ * or hand on. NULL when out of memory. */
 char **submit_environ (void);
 
 /* submit_run - call sbatch.
