@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "job/job_impl.h"
+#include "plan/hostlist.h"
 #include "plan/taskmap.h"
 
 const struct boot_ops *const boot_table[] = {
@@ -43,6 +44,25 @@ void job_ids (uint32_t *ret_job, uint32_t *ret_step)
         (void)job_env_u32 ("SLURM_STEP_ID", UINT32_MAX, ret_step, NULL);
 }
 
+/* Where in [map] this node is. In a heterogeneous step Slurm sorts the nodes
+ * of all components but numbers them by component, so the name decides. */
+static uint32_t place_in (const struct taskmap *map, uint32_t node)
+{
+    const char *list = getenv ("SLURM_STEP_NODELIST"),
+               *name = getenv ("SLURMD_NODENAME");
+    struct hostlist hosts = {0};
+
+    if (!list || !name || hostlist_parse (list, &hosts, NULL))
+        return node;
+    for (size_t i = 0; hosts.n == map->n && i < hosts.n; i++)
+        if (!strcmp (hosts.host[i], name)) {
+            node = (uint32_t)i;
+            break;
+        }
+    hostlist_fini (&hosts);
+    return node;
+}
+
 /* Tasks of this node and number of nodes, from "2(x3),1". */
 static rv_job_status_t read_layout (struct rv_job *job, rv_job_error_t *err)
 {
@@ -59,10 +79,9 @@ static rv_job_status_t read_layout (struct rv_job *job, rv_job_error_t *err)
         return job_error (err, RV_JOB_EFORMAT, "SLURM_STEP_TASKS_PER_NODE: %s",
                           plan_err.text);
     }
-    /* In a heterogeneous step the numbers are of one component only. */
     if (job->node < map.n && map.total == job->size) {
         job->nodes = (uint32_t)map.n;
-        job->local_size = map.tasks[job->node];
+        job->local_size = map.tasks[place_in (&map, job->node)];
         if (job->local_rank >= job->local_size)
             status = job_error (err, RV_JOB_EFORMAT,
                                 "SLURM_LOCALID=%u but node %u has %u tasks",

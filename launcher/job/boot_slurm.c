@@ -28,19 +28,27 @@ struct priv {
 };
 
 /* FNV-1a. What it mixes is the same in all tasks of a step and, put together,
- * in no other: srun's port and the controller tell clusters apart. */
+ * in no other: srun's port and the controller tell clusters apart. Each
+ * component of a heterogeneous step has a port of its own. */
 static uint64_t step_token (void)
 {
     static const char *const name[] = {
-        "SLURM_JOB_ID",         "SLURM_STEP_ID",
-        "SLURM_JOB_UID",        "SLURM_STEP_NODELIST",
-        "SLURM_CLUSTER_NAME",   "SLURM_WORKING_CLUSTER",
-        "SLURM_SRUN_COMM_HOST", "SLURM_STEP_LAUNCHER_PORT",
+        "SLURM_JOB_ID",
+        "SLURM_STEP_ID",
+        "SLURM_JOB_UID",
+        "SLURM_STEP_NODELIST",
+        "SLURM_CLUSTER_NAME",
+        "SLURM_WORKING_CLUSTER",
+        "SLURM_SRUN_COMM_HOST",
         "SLURM_RESTART_COUNT",
+        "SLURM_STEP_LAUNCHER_PORT",
     };
+    size_t n = sizeof (name) / sizeof (name[0]);
     uint64_t hash = 0xcbf29ce484222325;
 
-    for (size_t i = 0; i < sizeof (name) / sizeof (name[0]); i++) {
+    if (getenv ("SLURM_HET_SIZE"))
+        n--;
+    for (size_t i = 0; i < n; i++) {
         const char *c = getenv (name[i]);
 
         do {

@@ -388,6 +388,20 @@ srun --het-group=1 '$W' other
     none script 1 opt:rv_nccl_timeout=30m
 }
 
+@test "heterogeneous: rv-exec, the nodes in any order (openpmix/openpmix#3098)" {
+    local exec=$RV_BUILD/rv-exec mpi
+    local one='echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $NODE_RANK $RV_BOOT $MASTER_PORT'
+    for mpi in pmix none; do
+        way srun -Q --mpi=$mpi -n1 -w n2 "$exec" sh -c "$one" : \
+            -n2 -w n1 "$exec" sh -c "$one"
+        # all have one port
+        [ "$(sort <<<"$output" | sed "s/ ${lines[0]##* }\$//")" = "$(sed \
+            "s/$/ ${mpi/none/slurm}/" <<<'0/3 0/1 0
+1/3 0/2 1
+2/3 1/2 1')" ]
+    done
+}
+
 @test "requeue: the second run as the first (NVIDIA/pyxis#129)" {
     cat >"$RVT/script" <<X
 #!/bin/sh

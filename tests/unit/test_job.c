@@ -30,6 +30,7 @@ static const char *const step_vars[] = {"SLURM_JOB_ID",
                                         "SLURM_STEP_NUM_TASKS",
                                         "SLURM_STEP_TASKS_PER_NODE",
                                         "SLURM_STEP_NODELIST",
+                                        "SLURMD_NODENAME",
                                         "SLURM_NTASKS",
                                         "PMIX_NAMESPACE",
                                         "PMIX_RANK",
@@ -287,6 +288,34 @@ static void test_slurm_facts (void **state)
     }
 }
 
+/* "srun -n1 -w n2 : -n2 -w n1": the list is sorted, the numbers are not. */
+static void test_heterogeneous_facts (void **state)
+{
+    static const struct {
+        const char *name, *node, *local;
+        int status;
+        uint32_t local_size;
+    } v[] = {
+        {"n1", "1", "1", 0, 2},
+        {"n2", "0", "0", 0, 1},
+        {"n2", "0", "1", RV_JOB_EFORMAT, 0},
+        {"n9", "0", "1", 0, 2}, /* not listed: its number is all there is */
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof (v) / sizeof (v[0]); i++) {
+        rv_job_t *job = NULL;
+
+        set_step ("1", "3", v[i].local, v[i].node, "2,1", "n[1-2]");
+        setenv ("SLURMD_NODENAME", v[i].name, 1);
+        assert_int_equal (rv_job_init (NULL, &job, NULL), v[i].status);
+        if (v[i].status)
+            continue;
+        assert_int_equal (rv_job_local_size (job), v[i].local_size);
+        rv_job_finalize (job);
+    }
+}
+
 static void test_stale_variables (void **state)
 {
     rv_job_options_t opts = {.size = sizeof (opts), .boot = "pmix"};
@@ -537,6 +566,7 @@ int main (void)
         cmocka_unit_test_setup (test_single, no_step),
         cmocka_unit_test_setup (test_batch_is_single, no_step),
         cmocka_unit_test (test_slurm_facts),
+        cmocka_unit_test_setup (test_heterogeneous_facts, no_step),
         cmocka_unit_test (test_stale_variables),
         cmocka_unit_test (test_timeout),
         cmocka_unit_test_setup (test_address, no_step),

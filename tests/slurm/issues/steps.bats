@@ -95,7 +95,7 @@ X
 1/2 0 1' ]
 }
 
-@test "NVIDIA/nccl#1066: all GPUs of the node are visible, LOCAL_RANK tells which" {
+@test "NVIDIA/nccl#1066, huggingface/accelerate#3551: all GPUs of the node are visible, LOCAL_RANK tells which" {
     run_srun --rv-gpu=2 sh -c 'echo $LOCAL_RANK $CUDA_VISIBLE_DEVICES'
     [ "$(sort <<<"$output")" = '0 0,1
 1 0,1' ]
@@ -137,4 +137,53 @@ X
     [ "$(sort <<<"$output")" = '0 0/1
 1 0/2
 2 1/2' ]
+}
+
+@test "NVIDIA/nccl-tests#300: LOCAL_RANK fits what a task sees, bound to its GPU or not" {
+    local per=--gpus-per-task=1
+    ! srun --help | grep -q -- --tres-per-task || per=--tres-per-task=gres/gpu:1
+    run_srun -n2 -w n1 $per --gpu-bind=per_task:1 --rv-env=on sh -c \
+        'echo $RANK $LOCAL_RANK $CUDA_VISIBLE_DEVICES'
+    [ "$(sort <<<"$output")" = '0 0 0
+1 0 1' ]
+    # Unbound, a task sees all of the node's GPUs, by no variable or by one.
+    run_srun -n2 -w n1 $per --gpu-bind=none --rv-env=on sh -c \
+        'echo $RANK $LOCAL_RANK ${CUDA_VISIBLE_DEVICES:-0,1}'
+    [ "$(sort <<<"$output")" = '0 0 0,1
+1 1 0,1' ]
+}
+
+@test "vllm-project/vllm#41848: names of devices are no numbers" {
+    local slice='MIG-41b36014-042c-5526-8b2b-7d0b6a7d9e3b'
+    local see="env CUDA_VISIBLE_DEVICES=$slice,MIG-GPU-0/7/0 $RV_EXEC"
+    run_srun -n2 -w n1 $see sh -c '[ $RANK = 0 ] ||
+        { echo "$LOCAL_RANK $CUDA_VISIBLE_DEVICES"; exit 3; }; exec sleep 60'
+    [ "$status" = 3 ]
+    grep -qx "1 $slice,MIG-GPU-0/7/0" <<<"$output"
+    grep -q '^rv:   after .*, on device MIG-GPU-0/7/0$' <<<"$output"
+    run_srun -n2 -w n1 env CUDA_VISIBLE_DEVICES=$slice "$RV_EXEC" \
+        sh -c 'echo $LOCAL_RANK'
+    [ "$output" = '0
+0' ]
+    ln -sf /usr/bin/env "$RVT/torchrun"
+    run_srun -n1 -w n1 $see "$RVT/torchrun"
+    grep -qx PET_NPROC_PER_NODE=2 <<<"$output"
+}
+
+@test "huggingface/accelerate#1489, #1645: each node has its own rank, and a numeric address" {
+    printf '#!/bin/sh\necho $PET_NNODES $PET_NODE_RANK $PET_NPROC_PER_NODE $PET_RDZV_ENDPOINT $PET_MASTER_ADDR:$PET_MASTER_PORT\n' \
+        >"$RVT/accelerate"
+    chmod +x "$RVT/accelerate"
+    run_srun -Q -N2 --ntasks-per-node=1 --gres=gpu:2 "$RV_EXEC" \
+        "$RVT/accelerate" launch --multi_gpu train.py
+    [ "$status" = 0 ]
+    local at=${lines[0]##* }
+    [[ $at = 127.0.0.1:* ]]
+    [ "$(sort <<<"$output")" = "2 0 2 $at $at
+2 1 2 $at $at" ]
+    # --machine_rank=$SLURM_PROCID of the batch script is 0 on every node
+    run_srun -Q -N2 --ntasks-per-node=1 "$RV_EXEC" "$RVT/accelerate" launch \
+        --num_machines 2 train.py
+    [ "$status" = 125 ]
+    [ "$(grep -c '^rv\[rank 0 on n1\]: .*--num_machines without --machine_rank' <<<"$output")" = 1 ]
 }
