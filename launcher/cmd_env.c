@@ -72,9 +72,10 @@ static int ask (const char *name, char **ret, size_t *ret_len,
         return error_set (err, RV_EIO, "the terminal: %s", strerror (errno));
     quiet = was;
     quiet.c_lflag &= ~(tcflag_t)(ECHO | ISIG);
+    /* Before the question: what is typed behind that must not be seen. */
+    tcsetattr (STDIN_FILENO, TCSAFLUSH, &quiet);
     fprintf (stderr, "value of %s (not shown): ", name);
     fflush (stderr);
-    tcsetattr (STDIN_FILENO, TCSAFLUSH, &quiet);
     n = getline (&line, &size, stdin);
     tcsetattr (STDIN_FILENO, TCSAFLUSH, &was);
     fputc ('\n', stderr);

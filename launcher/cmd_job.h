@@ -39,10 +39,15 @@ struct known {
 };
 
 /* known_load - all jobs of this user. Without a controller RV_ETIMEDOUT, or
- * with [offline] the requests alone. */
+ * with [offline] the requests alone. Requests whose jobs have ended lose their
+ * copy of the secrets. */
 int known_load (const char *state_dir, bool offline, struct known *ret,
                 struct rv_error *err);
 void known_fini (struct known *known);
+
+/* known_cancelled - [job] was ended just now. One that has never started needs
+ * no secrets any more; of others the batch step takes care. */
+void known_cancelled (const struct known *known, const struct known_job *job);
 
 /* known_find - the job that [word] names: a job id, else a name, else the
  * beginning of one. Jobs that have not ended go before those that have; of

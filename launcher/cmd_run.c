@@ -15,6 +15,7 @@
 #include "plan/mig.h"
 #include "plan/strategy.h"
 #include "run_opts.h"
+#include "secrets.h"
 #include "settings.h"
 #include "submit.h"
 #include "where.h"
@@ -29,6 +30,7 @@ struct run {
     struct strategy_rule *rules; /* of rv.conf, one a [gpu TYPE] */
     char slices[GRES_NAME_MAX];  /* type of the MIG slices, "" = whole GPUs */
     struct strategy_plan plan;
+    struct envfile secrets;
     struct request_new from;
     struct request req;
     char *rv_exec, **argv;
@@ -40,6 +42,7 @@ static void run_fini (struct run *run)
     settings_fini (&run->settings);
     strategy_cluster_fini (&run->cluster);
     request_fini (&run->req);
+    envfile_fini (&run->secrets);
     submit_argv_free (run->argv);
     free (run->rv_exec);
     free (run->rules);
@@ -282,6 +285,18 @@ static int make_plan (struct run *run)
     return CMD_OK;
 }
 
+/* What `rv env` keeps; nothing of it is fine. */
+static int load_secrets (struct run *run, struct rv_error *err)
+{
+    char *path = NULL;
+    int rc = secrets_path (&path, err);
+
+    if (rc == RV_OK)
+        rc = secrets_read (path, &run->secrets, err);
+    free (path);
+    return rc == RV_ENOTFOUND ? RV_OK : rc;
+}
+
 static int prepare (struct run *run)
 {
     struct rv_error err = {0};
@@ -296,10 +311,12 @@ static int prepare (struct run *run)
         .nccl_timeout_s = s->nccl_timeout_s,
         .env = s->conf.env,
         .n_env = s->conf.n_env,
+        .secrets = &run->secrets,
         .argc = o->argc,
         .argv = o->argv,
     };
-    if (request_begin (&run->from, &run->req, &err) != RV_OK)
+    if (load_secrets (run, &err) != RV_OK
+        || request_begin (&run->from, &run->req, &err) != RV_OK)
         return fail (run, CMD_FAILED, &err);
     run->argv = submit_argv (&run->plan, &run->req,
                              o->account ? o->account : s->conf.account,

@@ -19,8 +19,8 @@ static const char usage[] =
     "      --json  one JSON object on standard output\n";
 
 /* End one job and note it. */
-static int stop_one (struct cmd_ctx *ctx, const struct known_job *job,
-                     json_t *stopped)
+static int stop_one (struct cmd_ctx *ctx, const struct known *known,
+                     const struct known_job *job, json_t *stopped)
 {
     struct rv_error err = {0};
     int status;
@@ -38,6 +38,7 @@ static int stop_one (struct cmd_ctx *ctx, const struct known_job *job,
         return cmd_fail (ctx, cmd_job_status (status), cmd_job_hint (status),
                          "cannot stop job %u (%s): %s", job->job_id, job->name,
                          err.text);
+    known_cancelled (known, job);
     json_array_append_new (stopped, json_pack ("{s:I, s:o}", "job_id",
                                                (json_int_t)job->job_id, "name",
                                                jsonout_text (job->name)));
@@ -53,7 +54,7 @@ static int stop_all (struct cmd_ctx *ctx, const struct known *known,
 
     for (size_t i = 0; i < known->n; i++)
         if (known->job[i].req && known_active (&known->job[i])) {
-            int status = stop_one (ctx, &known->job[i], stopped);
+            int status = stop_one (ctx, known, &known->job[i], stopped);
 
             worst = worst ? worst : status;
         }
@@ -86,7 +87,7 @@ static int stop_named (struct cmd_ctx *ctx, const struct known *known, int argc,
                                argv[i], err.text);
     for (int i = 0; jobs && i < argc && status == CMD_OK; i++)
         if (first_of (jobs, i))
-            status = stop_one (ctx, jobs[i], stopped);
+            status = stop_one (ctx, known, jobs[i], stopped);
     free (jobs);
     return jobs ? status : CMD_FAILED;
 }

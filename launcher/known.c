@@ -5,11 +5,13 @@
 #include "config.h"
 #endif
 #include <ctype.h>
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cmd_job.h"
+#include "plan/fsio.h"
 
 int cmd_job_status (int code)
 {
@@ -75,6 +77,51 @@ static int join (struct known *known, struct rv_error *err)
     return RV_OK;
 }
 
+/* Has every job of this request ended, as Slurm itself says? One that Slurm
+ * does not know may be another cluster's. [cancelled] (0: none) has since. */
+static bool all_ended (const struct known *known, const struct request *req,
+                       uint32_t cancelled)
+{
+    char *path = fsio_join (req->dir, "jobs");
+    DIR *dir = path ? opendir (path) : NULL;
+    struct dirent *entry;
+    bool ended = dir != NULL;
+
+    while (ended && (entry = readdir (dir))) {
+        unsigned long id = strtoul (entry->d_name, NULL, 10);
+        const struct cluster_job *live = NULL;
+
+        for (size_t i = 0; id && !live && i < known->jobs.n; i++)
+            if (known->jobs.job[i].job_id == id)
+                live = &known->jobs.job[i];
+        ended = !id || id == cancelled || (live && !live->active);
+    }
+    if (dir)
+        closedir (dir);
+    free (path);
+    return ended;
+}
+
+/* The batch step removes the copy of the secrets; not so where it never ran,
+ * was killed, or did not learn whether the job starts again. */
+static void forget_secrets (const struct known *known)
+{
+    for (size_t i = 0; i < known->n; i++) {
+        const struct known_job *job = &known->job[i];
+
+        if (job->live && !job->live->active && job->req
+            && all_ended (known, job->req, 0))
+            request_forget (job->req);
+    }
+}
+
+void known_cancelled (const struct known *known, const struct known_job *job)
+{
+    if (job->req && job->live && job->live->pending
+        && all_ended (known, job->req, job->job_id))
+        request_forget (job->req);
+}
+
 int known_load (const char *state_dir, bool offline, struct known *ret,
                 struct rv_error *err)
 {
@@ -91,6 +138,7 @@ int known_load (const char *state_dir, bool offline, struct known *ret,
         known_fini (&out);
         return status;
     }
+    forget_secrets (&out);
     *ret = out;
     return RV_OK;
 }

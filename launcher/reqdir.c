@@ -17,6 +17,7 @@
 
 #include "jsonout.h"
 #include "plan/fsio.h"
+#include "secrets.h"
 
 /* A growing text. A failed allocation leaves text NULL for good. */
 struct text {
@@ -157,7 +158,7 @@ static json_t *describe (const struct request_new *from,
 
     return json_pack (
         "{s:s, s:s, s:s, s:o, s:o, s:I, s:o, s:I, s:I, s:I, s:I, s:o, s:I, "
-        "s:s, s:o, s:o, s:[]}",
+        "s:s, s:o, s:I, s:o, s:[]}",
         "schema", "rv.request/1", "id", req->id, "name", req->name,
         "created_at", jsonout_time (req->created_at), "cwd", jsonout_text (cwd),
         "gpus", (json_int_t)p->gpus, "gpu_type",
@@ -172,6 +173,7 @@ static json_t *describe (const struct request_new *from,
         "nccl_timeout_s",
         from->nccl_timeout_s > 0 ? json_integer (from->nccl_timeout_s)
                                  : json_null (),
+        "secrets", (json_int_t)(from->secrets ? from->secrets->n : 0),
         "log_dir", jsonout_text (req->log_dir), "srun_options");
 }
 
@@ -270,6 +272,22 @@ static int write_job_sh (const struct request_new *from,
     return status;
 }
 
+/* Before the submission: the job may start at once. */
+static int write_secrets (const struct request_new *from,
+                          const struct request *req, struct rv_error *err)
+{
+    size_t len = 0;
+    char *text;
+    int status;
+
+    if (!from->secrets || !from->secrets->n)
+        return RV_OK;
+    text = envfile_format (from->secrets, &len);
+    status = write_file (req, SECRETS_FILE, text, len, 0600, err);
+    envfile_wipe (text, len);
+    return status;
+}
+
 static int make_folders (const char *state_dir, const struct request *req,
                          struct rv_error *err)
 {
@@ -322,6 +340,8 @@ int request_write (const struct request_new *from, const struct request *req,
     if (status == RV_OK)
         status = write_argv (from, req, err);
     if (status == RV_OK)
+        status = write_secrets (from, req, err);
+    if (status == RV_OK)
         status = write_job_sh (from, req, err);
     if (status == RV_OK)
         status =
@@ -330,6 +350,15 @@ int request_write (const struct request_new *from, const struct request *req,
     if (status != RV_OK)
         request_discard (req);
     return status;
+}
+
+void request_forget (const struct request *req)
+{
+    char *path = fsio_join (req->dir, SECRETS_FILE);
+
+    if (path)
+        unlink (path);
+    free (path);
 }
 
 void request_discard (const struct request *req)

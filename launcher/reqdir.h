@@ -3,7 +3,8 @@
  * the job leaves for rv.
  *
  * STATE_DIR/requests/ID holds request.json, argv and job.sh (written by `rv
- * run` before submission), jobs/J.json (by the submission) and status.json (by
+ * run` before submission), secrets (likewise, where the user has some; removed
+ * when the job has ended), jobs/J.json (by the submission) and status.json (by
  * the batch step). Each file has one writer and is replaced whole. */
 #ifndef RV_REQDIR_H
 #define RV_REQDIR_H
@@ -13,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "plan/envfile.h"
 #include "plan/error.h"
 #include "plan/site_conf.h"
 #include "plan/strategy.h"
@@ -38,6 +40,7 @@ struct request_new {
     int64_t nccl_timeout_s;     /* 0 = not asked for */
     const struct site_env *env; /* (n_env) of rv.conf; the user's own stay */
     size_t n_env;
+    const struct envfile *secrets; /* NULL = none; only the ranks get them */
     int argc;
     char *const *argv;
 };
@@ -61,6 +64,10 @@ void request_discard (const struct request *req);
  *   sbatch_argv   NULL-terminated */
 int request_submitted (struct request *req, uint32_t job_id,
                        char *const sbatch_argv[], struct rv_error *err);
+
+/* request_forget - remove the request's copy of the secrets: no job of it will
+ * start again. One without secrets is fine. */
+void request_forget (const struct request *req);
 
 void request_fini (struct request *req); /* NULL is fine */
 

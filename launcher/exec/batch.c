@@ -356,6 +356,8 @@ static int run (const char *dir, const struct exec_request *q,
         write_status (dir, s);
         json_decref (s->first_cause);
     }
+    if (q->secrets)
+        exec_secrets_forget (dir, s->job_id, s->restart, c.term);
     args_fini (&a);
     child_result_fini (&c);
     return s->exit_status;

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "plan/command.h"
+#include "plan/envfile.h"
 #include "plan/error.h"
 
 #define EXEC_FAILED 125 /* rv-exec itself, not the program */
@@ -16,6 +17,7 @@ struct exec_task {
     const char *dir;        /* of the request; NULL: typed by a user */
     struct command cmd;     /* what [argv] tells (command_scan) */
     uint32_t gpus_per_node; /* of the request; 0 = unknown */
+    struct envfile secrets; /* for the program alone; the user's own */
 };
 
 /* exec_task - be one rank: join, agree, run the program, report its end. */
@@ -29,6 +31,7 @@ struct exec_request {
     char *name, *log_dir;
     char **srun_options; /* NULL-terminated */
     uint32_t gpus, nodes, tasks, tasks_per_node, cpus_per_task;
+    uint32_t secrets; /* how many stand in DIR/secrets */
     bool per_node;
 };
 
@@ -36,6 +39,19 @@ struct exec_request {
 int exec_request_read (const char *dir, struct exec_request *ret,
                        struct rv_error *err);
 void exec_request_fini (struct exec_request *r);
+
+/* exec_secrets_read - DIR/secrets, which must have [n] variables; 0 reads none.
+ *   ret   written on success; free with envfile_fini
+ * RV_ENOTFOUND where they are gone. */
+int exec_secrets_read (const char *dir, uint32_t n, struct envfile *ret,
+                       struct rv_error *err);
+
+/* exec_secrets_forget - remove DIR/secrets at the end of the job's tasks.
+ *   told   by SIGTERM: the job may be put back into the queue, so slurmctld is
+ *          asked, and where it does not say that the job has ended they stay
+ *          (rv removes them later) */
+void exec_secrets_forget (const char *dir, uint32_t job_id, uint32_t restart,
+                          bool told);
 
 /* exec_argv_read - DIR/argv, each argument with a NUL behind it.
  *   ret_argv   NULL-terminated, one block: free (argv[0]) and free (argv) */

@@ -73,9 +73,11 @@ static int of_request (const char *dir)
     int status;
 
     if (exec_request_read (dir, &q, &err)
+        || exec_secrets_read (dir, q.secrets, &t.secrets, &err)
         || exec_argv_read (dir, &argv, &err)) {
         log_line (LOG_ERROR, "cannot read the request: %s", err.text);
         exec_request_fini (&q);
+        envfile_fini (&t.secrets);
         return EXEC_FAILED;
     }
     t.argv = argv;
@@ -84,6 +86,7 @@ static int of_request (const char *dir)
         status = exec_task (&t);
     free (argv[0]);
     free (argv);
+    envfile_fini (&t.secrets);
     exec_request_fini (&q);
     return status;
 }

@@ -100,6 +100,9 @@ static const char *fill (const json_t *j, struct exec_request *r)
                ? "tasks_per_node"
            : !get_u32 (j, "cpus_per_task", 0, &r->cpus_per_task)
                ? "cpus_per_task"
+           : json_object_get (j, "secrets") /* an older rv wrote none */
+                   && !get_u32 (j, "secrets", 0, &r->secrets)
+               ? "secrets"
            : !get_string (j, "name", &r->name)       ? "name"
            : !get_string (j, "log_dir", &r->log_dir) ? "log_dir"
            : !get_options (j, &r->srun_options)      ? "srun_options"

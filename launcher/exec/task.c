@@ -108,6 +108,17 @@ static bool wants_hash (const struct rank *r, const struct envv *env)
            && !envv_get (env, "PMIX_MCA_gds");
 }
 
+/* They go before what stands there: "rv env list" is what a job gets. */
+static int add_secrets (const struct rank *r, struct envv *env)
+{
+    const struct envfile *s = &r->t->secrets;
+
+    for (size_t i = 0; i < s->n; i++)
+        if (envv_set (env, s->var[i].name, s->var[i].value))
+            return -1;
+    return 0;
+}
+
 static int make_env (const struct rank *r, struct envv *env)
 {
     const char *devices = getenv ("CUDA_VISIBLE_DEVICES");
@@ -132,7 +143,8 @@ static int make_env (const struct rank *r, struct envv *env)
     in.renew_threads = per_node;
     if (per_node && cpus)
         in.cpus = cpus > processes (r) ? cpus / processes (r) : 1;
-    if (envv_copy (env, environ) || rank_env (&in, get_cb, set_cb, env)
+    if (envv_copy (env, environ) || add_secrets (r, env)
+        || rank_env (&in, get_cb, set_cb, env)
         || envv_set (env, "RV_BOOT", r->boot)
         || launch_env (&launch, is_stale (r), env)
         || (wants_hash (r, env) && envv_set (env, "PMIX_MCA_gds", "hash"))) {

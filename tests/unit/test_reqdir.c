@@ -124,16 +124,20 @@ static void private_modes (void **state)
         const char *name;
         mode_t mode;
     } v[] = {
-        {"", 0700},
-        {"argv", 0600},
-        {"job.sh", 0700},
-        {"request.json", 0600},
+        {"", 0700},        {"argv", 0600},
+        {"job.sh", 0700},  {"request.json", 0600},
+        {"secrets", 0600},
     };
     struct fixture *f = *state;
+    struct envfile_var var = {"TOKEN", "a\nb"};
+    struct envfile env = {&var, 1};
+    mode_t was = umask (0);
     struct request req;
     struct stat st;
 
+    f->from.secrets = &env;
     make (f, &req);
+    umask (was);
     for (size_t i = 0; i < sizeof (v) / sizeof (v[0]); i++) {
         char *path = fsio_join (req.dir, v[i].name);
 
@@ -143,6 +147,34 @@ static void private_modes (void **state)
     }
     request_discard (&req);
     assert_int_equal (stat (req.dir, &st), -1);
+    request_fini (&req);
+}
+
+/* The copy goes, and the request stays; without secrets there is none. */
+static void secrets_forgotten (void **state)
+{
+    struct fixture *f = *state;
+    struct envfile_var var = {"TOKEN", "a\nb"};
+    struct envfile env = {&var, 1};
+    struct request req;
+    struct stat st;
+    char *path;
+
+    f->from.secrets = &env;
+    make (f, &req);
+    path = fsio_join (req.dir, "secrets");
+    assert_int_equal (stat (path, &st), 0);
+    request_forget (&req);
+    request_forget (&req);
+    assert_int_equal (stat (path, &st), -1);
+    assert_int_equal (stat (req.dir, &st), 0);
+    free (path);
+    request_fini (&req);
+    env.n = 0;
+    make (f, &req);
+    path = fsio_join (req.dir, "secrets");
+    assert_int_equal (stat (path, &st), -1);
+    free (path);
     request_fini (&req);
 }
 
@@ -364,6 +396,7 @@ int main (void)
         cmocka_unit_test_setup_teardown (not_writable, setup, teardown),
         cmocka_unit_test_setup_teardown (argv_unchanged, setup, teardown),
         cmocka_unit_test_setup_teardown (private_modes, setup, teardown),
+        cmocka_unit_test_setup_teardown (secrets_forgotten, setup, teardown),
         cmocka_unit_test_setup_teardown (job_sh, setup, teardown),
         cmocka_unit_test_setup_teardown (reads_back, setup, teardown),
         cmocka_unit_test_setup_teardown (statuses, setup, teardown),
