@@ -51,17 +51,19 @@ static bool value (const char *line, const char *key, char *buf, size_t size)
     return false;
 }
 
-static bool is_node (const char *list, const char *node)
+/* names_node - is [node] in a NodeName= list? False where the list cannot be
+ * read. */
+static bool names_node (const char *list, const char *node, bool *ret_found)
 {
     struct hostlist hosts = {0};
-    bool found = false;
 
+    *ret_found = false;
     if (hostlist_parse (list, &hosts, NULL))
         return false;
     for (size_t i = 0; i < hosts.n; i++)
-        found = found || strcmp (hosts.host[i], node) == 0;
+        *ret_found = *ret_found || strcmp (hosts.host[i], node) == 0;
     hostlist_fini (&hosts);
-    return found;
+    return true;
 }
 
 /* number_after - N of a name that is [stem]N; -1 when it is not. */
@@ -127,14 +129,18 @@ static bool add_files (char *list, bool together, struct gres_devices *ret)
     return ok;
 }
 
-/* add_line - false when the line is one of the node's GPUs and cannot be
+/* add_line - false when the line may be one of the node's GPUs and cannot be
  * read. */
 static bool add_line (const char *line, const char *node,
                       struct gres_devices *ret)
 {
     char word[LINE_MAX_BYTES];
+    bool found = true;
 
-    if (value (line, "NodeName", word, sizeof (word)) && !is_node (word, node))
+    if (value (line, "NodeName", word, sizeof (word))
+        && !names_node (word, node, &found))
+        return false;
+    if (!found)
         return true;
     if (value (line, "AutoDetect", word, sizeof (word))
         && strcasecmp (word, "off") != 0)
@@ -198,7 +204,8 @@ bool gresfile_minor (const char *text, int cap, struct mig_place *ret)
                 || line[used])
                 continue;
         }
-        if (minor == cap) {
+        /* -1 of a line's own would read as "none". */
+        if (minor == cap && !strchr (line, '-')) {
             *ret = p;
             return true;
         }

@@ -183,6 +183,10 @@ static void gres_files (void **state)
     assert_int_equal (d.n, 0);
     gresfile_read ("Name=gpu File=/dev[0-1]/nvidia0\n", "n1", &d);
     assert_int_equal (d.n, 0);
+    gresfile_read ("Name=gpu File=/dev/nvidia0\n"
+                   "NodeName=n[1- Name=gpu File=/dev/nvidia1\n",
+                   "n1", &d);
+    assert_int_equal (d.n, 0);
     gresfile_read ("", "n1", &d);
     assert_int_equal (d.n, 0);
 }
@@ -202,7 +206,8 @@ static const char minors[] = "config 1\n"
                              "gpu0/gi7/ci0/access 67\n"
                              "gpu1/gi8/ci1/access 212\n"
                              "gpu1/gi8/ci1/accessx 213\n"
-                             "gpu1/gi9/ci0/access 214 5\n";
+                             "gpu1/gi9/ci0/access 214 5\n"
+                             "gpu1/gi-9/ci0/access 215\n";
 
 static void minor_numbers (void **state)
 {
@@ -212,6 +217,7 @@ static void minor_numbers (void **state)
     assert_false (gresfile_minor (minors, 1, &p));
     assert_false (gresfile_minor (minors, 213, &p));
     assert_false (gresfile_minor (minors, 214, &p));
+    assert_false (gresfile_minor (minors, 215, &p));
     assert_false (gresfile_minor ("", 66, &p));
     assert_int_equal (p.card, 77);
     assert_true (gresfile_minor (minors, 66, &p));
