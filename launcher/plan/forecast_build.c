@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * forecast_build.c - what each node has free, from a snapshot */
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "plan/feature.h"
+#include "plan/forecast_impl.h"
+
+int forecast_type (const struct forecast *f, const char *type)
+{
+    if (!type || !type[0])
+        return LANE_ANY;
+    for (int i = 0; i < f->n_types; i++)
+        if (!strcasecmp (f->type[i], type))
+            return i;
+    return LANE_NONE;
+}
+
+/* As forecast_type, and "" is a type of its own. */
+static int type_number (struct forecast *f, const char *type)
+{
+    int i = 0;
+
+    while (i < f->n_types && strcasecmp (f->type[i], type))
+        i++;
+    if (i == f->n_types && i < FORECAST_TYPES)
+        f->type[f->n_types++] = type;
+    return i < FORECAST_TYPES ? i : LANE_NONE;
+}
+
+static void add_gpus (struct forecast *f, struct lane *lane,
+                      const struct gres_entry *gres)
+{
+    int type = type_number (f, gres->type);
+
+    for (int i = 0; i < LANE_SLOTS; i++)
+        if (lane->type[i] == type || lane->type[i] == LANE_NONE) {
+            uint64_t sum = lane->all.gpu[i] + gres->count;
+
+            lane->type[i] = (int16_t)type;
+            lane->slice[i] = gres_is_mig (gres->type);
+            lane->all.gpu[i] = sum > UINT16_MAX ? UINT16_MAX : (uint16_t)sum;
+            return;
+        }
+}
+
+static int lane_init (struct forecast *f, struct lane *lane,
+                      const struct strategy_node *node)
+{
+    lane->part = calloc (4, sizeof (*lane->part));
+    if (!lane->part)
+        return -1;
+    lane->room = 4;
+    lane->n = 1;
+    lane->threads = node->threads;
+    for (int i = 0; i < LANE_SLOTS; i++)
+        lane->type[i] = LANE_NONE;
+    for (size_t i = 0; i < node->gres.n; i++)
+        if (!strcmp (node->gres.entry[i].name, "gpu"))
+            add_gpus (f, lane, &node->gres.entry[i]);
+    lane->all.cpus = node->cpus;
+    /* A site that set no memory shares none out. */
+    lane->all.mem_mb = node->mem_mb > 1 ? node->mem_mb : UINT64_MAX;
+    lane->part[0] = lane->all;
+    if (!node->usable) {
+        memset (&lane->part[0], 0, sizeof (lane->part[0]));
+        memset (&lane->all, 0xff, sizeof (lane->all)); /* never whole */
+    }
+    lane->part[0].from = f->cluster->now_s;
+    return 0;
+}
+
+/* What the node itself says is in use: for ever, because the jobs are hidden.
+ */
+static int take_used (struct forecast *f, uint32_t i)
+{
+    const struct strategy_node *node = &f->cluster->node[i];
+    struct lane_need need = {
+        .type = LANE_ANY, .cpus = node->cpus_used, .mem_mb = node->mem_used_mb};
+    int failed = lane_take (&f->lane[i], &need, f->cluster->now_s, -1);
+
+    need.cpus = 0;
+    need.mem_mb = 0;
+    for (size_t j = 0; j < node->used.n && !failed; j++) {
+        const struct gres_entry *gres = &node->used.entry[j];
+
+        if (strcmp (gres->name, "gpu"))
+            continue;
+        need.type = forecast_type (f, gres->type);
+        need.gpus =
+            gres->count > UINT16_MAX ? UINT16_MAX : (uint32_t)gres->count;
+        failed = lane_take (&f->lane[i], &need, f->cluster->now_s, -1);
+    }
+    return failed;
+}
+
+/* A job that has passed its limit ends any moment. */
+static int64_t time_left (const struct forecast *f, int64_t end_s)
+{
+    if (end_s == 0)
+        return -1;
+    return end_s > f->cluster->now_s ? end_s - f->cluster->now_s : 1;
+}
+
+static int take_running (struct forecast *f, const struct strategy_job *job)
+{
+    const struct lane_need need = {.type = forecast_type (f, job->type),
+                                   .gpus = job->gpus,
+                                   .cpus = job->cpus,
+                                   .mem_mb = job->mem_mb,
+                                   .whole = job->exclusive};
+
+    for (size_t i = 0; i < job->n_nodes; i++)
+        if (job->node[i] < f->cluster->n_nodes
+            && lane_take (&f->lane[job->node[i]], &need, f->cluster->now_s,
+                          time_left (f, job->end_s)))
+            return -1;
+    return 0;
+}
+
+static int take_reservation (struct forecast *f,
+                             const struct strategy_reservation *resv)
+{
+    const struct lane_need need = {.whole = true};
+    int64_t now = f->cluster->now_s;
+    int64_t start = resv->start_s > now ? resv->start_s : now;
+
+    for (size_t i = 0; i < resv->n_nodes && resv->end_s > start; i++)
+        if (resv->node[i] < f->cluster->n_nodes
+            && lane_take (&f->lane[resv->node[i]], &need, start,
+                          resv->end_s - start))
+            return -1;
+    return 0;
+}
+
+void forecast_took (struct forecast *f, uint32_t node)
+{
+    f->opens[node] = lane_opens (&f->lane[node], false);
+    f->opens_gpu[node] = lane_opens (&f->lane[node], true);
+}
+
+int forecast_build (struct forecast *f)
+{
+    const struct strategy_cluster *c = f->cluster;
+
+    for (size_t i = 0; i < c->n_nodes; i++)
+        if (lane_init (f, &f->lane[i], &c->node[i]))
+            return -1;
+    for (size_t i = 0; i < c->n_nodes && c->jobs_hidden; i++)
+        if (take_used (f, (uint32_t)i))
+            return -1;
+    for (size_t i = 0; i < c->n_jobs && !c->jobs_hidden; i++)
+        if (c->job[i].running && take_running (f, &c->job[i]))
+            return -1;
+    for (size_t i = 0; i < c->n_resv; i++)
+        if (take_reservation (f, &c->resv[i]))
+            return -1;
+    for (size_t i = 0; i < c->n_nodes; i++)
+        forecast_took (f, (uint32_t)i);
+    return 0;
+}
+
+const bool *forecast_filter (struct forecast *f, const char *expr)
+{
+    const struct strategy_cluster *c = f->cluster;
+    struct forecast_filter *filter;
+    size_t i = 0;
+
+    if (!expr || !expr[0])
+        return NULL;
+    while (i < f->n_filters && strcmp (f->filter[i].expr, expr))
+        i++;
+    if (i < f->n_filters)
+        return f->filter[i].node;
+    /* The last place is made new for each further expression. */
+    if (i == FORECAST_FEATURES)
+        i--;
+    else
+        f->n_filters++;
+    filter = &f->filter[i];
+    filter->expr = expr;
+    if (!filter->node)
+        filter->node = calloc (c->n_nodes + 1, sizeof (*filter->node));
+    for (size_t n = 0; filter->node && n < c->n_nodes; n++)
+        filter->node[n] =
+            !c->node[n].features || feature_match (expr, c->node[n].features);
+    return filter->node;
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * forecast_impl.h - what the files of the forecast share. Internal to libplan.
+ */
+#ifndef RV_PLAN_FORECAST_IMPL_H
+#define RV_PLAN_FORECAST_IMPL_H
+
+#include "plan/forecast.h"
+#include "plan/lane.h"
+
+#define FORECAST_TYPES    256
+#define FORECAST_MEMO     4096 /* a power of two */
+#define FORECAST_FEATURES 32   /* expressions that are remembered */
+#define FORECAST_PARTS    64   /* partitions of one job */
+
+/* The nodes that -C of some jobs allows. */
+struct forecast_filter {
+    const char *expr;
+    bool *node; /* (n_nodes) */
+};
+
+/* Jobs that want the same never start in another order than they are placed:
+ * the last one's start is where the search for the next begins. */
+struct forecast_memo {
+    uint64_t key; /* 0 = empty */
+    int64_t start;
+};
+
+/* A waiting job's place in the queue. */
+struct forecast_turn {
+    uint64_t priority;
+    uint32_t tier, job_id;
+    uint32_t job; /* of the cluster's */
+};
+
+struct forecast {
+    const struct strategy_cluster *cluster;
+    struct lane *lane;          /* (n_nodes) */
+    int64_t *opens, *opens_gpu; /* (n_nodes) lane_opens of each */
+    const char *type[FORECAST_TYPES];
+    int n_types;
+    struct forecast_turn *order; /* (n_order) first to last */
+    size_t n_order, next;
+    struct forecast_filter filter[FORECAST_FEATURES];
+    size_t n_filters;
+    struct forecast_memo memo[FORECAST_MEMO];
+    int64_t *when, *pick; /* (n_nodes) of a search over several nodes */
+    uint32_t *found;      /* (n_nodes) the nodes it found */
+    size_t *waiting;      /* (n_parts) jobs that start after now */
+    uint64_t visits;      /* looks at a lane so far */
+    bool cut;
+};
+
+/* forecast_type - the number of a type, LANE_ANY for none, LANE_NONE for one
+ * that no node has. */
+int forecast_type (const struct forecast *f, const char *type);
+
+/* forecast_build - lanes from nodes, running jobs and reservations. Returns 0,
+ * or -1 when out of memory. */
+int forecast_build (struct forecast *f);
+
+/* forecast_took - something was taken from a node: look again when it opens. */
+void forecast_took (struct forecast *f, uint32_t node);
+
+/* forecast_find - the earliest start of a need on [nodes] of the part's nodes.
+ *   from    not before
+ *   limit   starts from there on are of no use
+ * Returns it with the nodes in f->found; FORECAST_NEVER. */
+int64_t forecast_find (struct forecast *f, const struct forecast_need *need,
+                       const struct lane_need *one, int64_t from,
+                       int64_t limit);
+
+/* forecast_filter - node numbers that the expression allows; NULL = all. */
+const bool *forecast_filter (struct forecast *f, const char *expr);
+
+#endif
