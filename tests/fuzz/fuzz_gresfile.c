@@ -2,10 +2,12 @@
  * fuzz_gresfile.c - gres.conf for a node, and the driver's files of its GPUs
  *
  * The first line is the node's name, the rest is the file. */
+#include <stdarg.h>
+
 #include "fuzz.h"
 #include "spank/gresfile.h"
 
-#define LINE_BYTES 96 /* the longest that write_and_read makes */
+#define LINE_BYTES 128 /* the longest that write_and_read makes */
 
 static bool same (const struct gres_devices *a, const struct gres_devices *b,
                   size_t n)
@@ -18,26 +20,35 @@ static bool same (const struct gres_devices *a, const struct gres_devices *b,
     return true;
 }
 
+__attribute__ ((format (printf, 3, 4))) static void add (char *text, size_t *at,
+                                                         const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start (ap, fmt);
+    *at += (size_t)vsnprintf (text + *at, LINE_BYTES, fmt, ap);
+    va_end (ap);
+}
+
 /* A line a device, of the files it was read from. */
 static void write_and_read (const struct gres_devices *d)
 {
-    static char text[DEVLIST_MAX * LINE_BYTES];
+    static char text[(DEVLIST_MAX + 1) * LINE_BYTES];
     static struct gres_devices again;
     size_t at = 0;
 
+    text[0] = '\0';
     for (size_t i = 0; i < d->n; i++) {
         const struct gres_device *dev = &d->dev[i];
 
-        at += (size_t)sprintf (text + at, "Name=gpu MultipleFiles=/dev/null");
+        add (text, &at, "Name=gpu MultipleFiles=/dev/null");
         if (dev->card >= 0)
-            at += (size_t)sprintf (text + at, ",/dev/nvidia%d", dev->card);
+            add (text, &at, ",/dev/nvidia%d", dev->card);
         for (int c = 0; c < 2; c++)
             if (dev->cap[c] >= 0)
-                at += (size_t)sprintf (text + at, ",/dev/c/nvidia-cap%d",
-                                       dev->cap[c]);
-        at += (size_t)sprintf (text + at, "\n");
+                add (text, &at, ",/dev/nvidia-cap%d", dev->cap[c]);
+        add (text, &at, "\n");
     }
-    text[at] = '\0';
     gresfile_read (text, "n1", &again);
     FUZZ_CHECK (again.n == d->n && !again.detected && same (&again, d, d->n));
 }
