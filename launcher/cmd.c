@@ -16,8 +16,8 @@
 
 /* One line a command, in the order of `rv --help`. */
 static const struct cmd *const table[] = {
-    &cmd_run, &cmd_ps,     &cmd_logs,    &cmd_stop,
-    &cmd_env, &cmd_doctor, &cmd_sandbox,
+    &cmd_run,    &cmd_ps,      &cmd_logs,       &cmd_stop,    &cmd_env,
+    &cmd_doctor, &cmd_sandbox, &cmd_help_about, &cmd_version,
 };
 #define N_TABLE (sizeof (table) / sizeof (table[0]))
 
@@ -88,6 +88,23 @@ void cmd_names (char *buf, size_t size)
     for (size_t i = 0; i < N_TABLE && used < size; i++)
         used += (size_t)snprintf (buf + used, size - used, "%s%s",
                                   i ? ", " : "", table[i]->name);
+}
+
+const struct cmd *cmd_at (size_t i)
+{
+    return i < N_TABLE ? table[i] : NULL;
+}
+
+int cmd_unknown (const struct cmd_ctx *ctx, const char *name)
+{
+    const struct cmd *near = cmd_nearest (name);
+    char names[256], hint[320];
+
+    cmd_names (names, sizeof (names));
+    snprintf (hint, sizeof (hint), "%s%s%sthis version has: %s",
+              near ? "did you mean '" : "", near ? near->name : "",
+              near ? "'? " : "", names);
+    return cmd_fail (ctx, CMD_USAGE, hint, "there is no command '%s'", name);
 }
 
 int cmd_help (const struct cmd_ctx *ctx)

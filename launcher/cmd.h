@@ -57,6 +57,15 @@ void cmd_list (FILE *f);
 /* cmd_names - "sandbox, run, ps" into [buf]; cut where it ends. */
 void cmd_names (char *buf, size_t size);
 
+/* cmd_at - the table's [i]th command; NULL behind the last. */
+const struct cmd *cmd_at (size_t i);
+
+/* cmd_overview - write what `rv help` prints to [f]. */
+void cmd_overview (FILE *f);
+
+/* cmd_unknown - report that there is no command [name]. Returns CMD_USAGE. */
+int cmd_unknown (const struct cmd_ctx *ctx, const char *name);
+
 /* cmd_help - write usage of ctx->cmd to stdout. Returns CMD_OK. */
 int cmd_help (const struct cmd_ctx *ctx);
 

@@ -16,6 +16,8 @@ extern const struct cmd cmd_logs;
 extern const struct cmd cmd_stop;
 extern const struct cmd cmd_doctor;
 extern const struct cmd cmd_env;
+extern const struct cmd cmd_help_about;
+extern const struct cmd cmd_version;
 
 /* cmd_job_status - the exit status for a failed question to Slurm. */
 int cmd_job_status (int code);

@@ -11,49 +11,33 @@
 #include "sandbox/sandbox.h"
 #include "version.h"
 
-static const char head[] =
-    "Usage: rv [--sandbox[=DIR]] [--json] COMMAND [ARG...]\n"
-    "       rv --help | --version\n"
-    "GPU jobs on Slurm.\n"
-    "\n"
-    "Commands:\n";
-static const char tail[] =
-    "\n"
-    "Global options, before the command:\n"
-    "  --sandbox[=DIR]  use the private Slurm that 'rv sandbox up' started\n"
-    "  --json           one JSON object on stdout, where a command has it\n"
-    "  --help           this text; 'rv COMMAND --help' tells more\n"
-    "  --version        version, and what it was built for\n";
-
-static int help (FILE *f)
+/* Is [arg] the option [name], alone or with a value behind '='? */
+static bool option (const char *arg, const char *name, const char **ret_value)
 {
-    fputs (head, f);
-    cmd_list (f);
-    fputs (tail, f);
-    return CMD_OK;
-}
+    size_t len = strlen (name);
 
-static int unknown_command (const struct cmd_ctx *ctx, const char *name)
-{
-    const struct cmd *near = cmd_nearest (name);
-    char names[256], hint[320];
-
-    cmd_names (names, sizeof (names));
-    snprintf (hint, sizeof (hint), "%s%s%sthis version has: %s",
-              near ? "did you mean '" : "", near ? near->name : "",
-              near ? "'? " : "", names);
-    return cmd_fail (ctx, CMD_USAGE, hint, "there is no command '%s'", name);
+    if (strncmp (arg, name, len) || (arg[len] && arg[len] != '='))
+        return false;
+    *ret_value = arg[len] ? arg + len + 1 : NULL;
+    return true;
 }
 
 static int run_command (struct cmd_ctx *ctx, int argc, char **argv)
 {
+    const char *value;
+
     ctx->cmd = cmd_find (argv[0]);
     if (!ctx->cmd)
-        return unknown_command (ctx, argv[0]);
+        return cmd_unknown (ctx, argv[0]);
     if (ctx->json && !ctx->cmd->json) {
         ctx->json = false;
         return cmd_usage_error (ctx, "'%s' has no --json", argv[0]);
     }
+    for (int i = 1; i < argc && argv[i][0] == '-'; i++)
+        if (option (argv[i], "--sandbox", &value))
+            return cmd_usage_error (ctx,
+                                    "'%s' stands before the command: rv %s %s",
+                                    argv[i], argv[i], argv[0]);
     return ctx->cmd->run (ctx, argc, argv);
 }
 
@@ -64,17 +48,6 @@ static int end (int status)
         return status;
     fprintf (stderr, "rv: cannot write to stdout: %s\n", strerror (errno));
     return status ? status : CMD_FAILED;
-}
-
-/* Is [arg] the option [name], alone or with a value behind '='? */
-static bool option (const char *arg, const char *name, const char **ret_value)
-{
-    size_t len = strlen (name);
-
-    if (strncmp (arg, name, len) || (arg[len] && arg[len] != '='))
-        return false;
-    *ret_value = arg[len] ? arg + len + 1 : NULL;
-    return true;
 }
 
 int main (int argc, char **argv)
@@ -95,18 +68,23 @@ int main (int argc, char **argv)
         } else if (!strcmp (argv[i], "--json")) {
             ctx.json = true;
         } else if (!strcmp (argv[i], "--help") || !strcmp (argv[i], "-h")) {
-            return end (help (stdout));
+            cmd_overview (stdout);
+            return end (CMD_OK);
         } else if (!strcmp (argv[i], "--version")) {
             puts (RV_VERSION_LINE ("rv"));
             return end (CMD_OK);
         } else {
-            return cmd_usage_error (&ctx, "unknown option '%s'", argv[i]);
+            return cmd_usage_error (&ctx,
+                                    "there is no option '%s' before the "
+                                    "command; those of a command stand behind "
+                                    "its name",
+                                    argv[i]);
         }
     }
     if (i == argc) {
         if (ctx.json)
             return cmd_usage_error (&ctx, "there is no command");
-        help (stderr);
+        cmd_overview (stderr);
         return CMD_USAGE;
     }
     if (sandbox && sandbox_use (dir, &err)) {

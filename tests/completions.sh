@@ -84,7 +84,7 @@ offers ()
     fi
 }
 
-commands=$(sed -n '/^static const struct cmd \*const table/,/^};/s/^    \(&cmd_.*\)/\1/p' "$src/launcher/cmd.c" | tr -d ' &' | tr ',' '\n' | sed -n 's/^cmd_//p')
+commands=$(sed -n '/^static const struct cmd \*const table/,/^};/s/^    \(&cmd_.*\)/\1/p' "$src/launcher/cmd.c" | tr -d ' &' | tr ',' '\n' | sed -n 's/_about$//; s/^cmd_//p')
 for shell in bash zsh fish; do
     if ! command -v "$shell" >/dev/null; then
         skipped=$((skipped + 1))
@@ -101,6 +101,7 @@ for shell in bash zsh fish; do
     offers "$shell" 'rv sandbox ' up down status env
     offers "$shell" 'rv sandbox --' --nodes --cgroup --mig
     offers "$shell" 'rv doctor --' --nodes --json
+    offers "$shell" 'rv help ' $commands
     offers "$shell" 'rv env ' set list rm import
     offers "$shell" 'rv env rm ' TOKEN
 done

@@ -174,3 +174,26 @@ P
     [ ! -s f.out ]
     grep -q 'others may read it' f.err
 }
+
+@test "help and version; what stands on the wrong side of the command's name" {
+    separate "$RV" version --json
+    valid <<<"$output"
+    [ "$(jq -r .version <<<"$output")" = "$("$RV" --version | awk '{ print $2 }')" ]
+    separate "$RV" version
+    [ "$output" = "$("$RV" --version)" ]
+    separate "$RV" help --json
+    valid <<<"$output"
+    for c in $(jq -r '.commands[].name' <<<"$output"); do
+        [ "$("$RV" help "$c")" = "$("$RV" "$c" --help)" ]
+        [ -n "$("$RV" help "$c")" ]
+    done
+    separate "$RV" help pss
+    [ "$status" = 2 ]
+    [[ $stderr == *"did you mean 'ps'"* ]]
+    separate "$RV" -g 4 run true
+    [ "$status" = 2 ]
+    [[ $stderr == *"'-g' before the command"* ]]
+    separate "$RV" ps --sandbox
+    [ "$status" = 2 ]
+    [[ $stderr == *"'--sandbox' stands before the command: rv --sandbox ps;"* ]]
+}
