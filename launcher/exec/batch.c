@@ -385,6 +385,15 @@ int exec_batch (const char *dir)
                              "set; submit the request's job.sh with sbatch");
         return EXEC_FAILED;
     }
+    /* Slurm starts from the beginning what is requeued, what has ended too
+     * (NVIDIA/TensorRT-LLM#17654). */
+    if (report_is_over (dir, s.job_id, s.restart, &status)) {
+        log_line (LOG_WARN,
+                  "job %u was requeued, but its command ended before, with "
+                  "status %d; 'rv run' runs it again",
+                  s.job_id, status);
+        return status;
+    }
     write_status (dir, &s);
     if (exec_request_read (dir, &q, &err)) {
         log_line (LOG_ERROR, "cannot read the request: %s", err.text);

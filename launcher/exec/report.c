@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "exec/exec.h"
 #include "exec/log.h"
 #include "plan/fsio.h"
 
@@ -278,6 +279,28 @@ bool report_missing (const char *dir, uint32_t job_id, uint32_t restart,
         json_decref (j);
     }
     return false;
+}
+
+bool report_is_over (const char *dir, uint32_t job_id, uint32_t restart,
+                     int *ret_exit_status)
+{
+    char *path = fsio_join (dir, "status.json");
+    json_t *j = path ? json_load_file (path, 0, NULL) : NULL;
+    bool ended, blame = json_is_object (json_object_get (j, "first_cause"));
+    int status = (int)json_integer_value (json_object_get (j, "exit_status"));
+
+    ended = !strcmp (text_of (j, "schema"), "rv.status/1")
+            && !strcmp (text_of (j, "state"), "done")
+            && json_integer_value (json_object_get (j, "job_id")) == job_id
+            && json_integer_value (json_object_get (j, "restart")) < restart;
+    if (!blame
+        && (status == EXEC_FAILED
+            || json_integer_value (json_object_get (j, "signal")) == SIGTERM))
+        ended = false;
+    *ret_exit_status = status;
+    free (path);
+    json_decref (j);
+    return ended;
 }
 
 /* Not by the step: a provisional kill is most often the step's. */

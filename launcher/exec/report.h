@@ -52,6 +52,12 @@ int report_first_cause (const char *dir, uint32_t job_id, uint32_t restart,
 bool report_missing (const char *dir, uint32_t job_id, uint32_t restart,
                      uint32_t ranks, uint32_t *ret_rank);
 
+/* report_is_over - has this job's command run to its end at an earlier start?
+ * Not so when it was told to end (a requeue does that), or never started.
+ *   ret_exit_status   of that end; written where true */
+bool report_is_over (const char *dir, uint32_t job_id, uint32_t restart,
+                     int *ret_exit_status);
+
 /* report_seconds - how long the rank of [j], as in rank-N.json, ran. */
 double report_seconds (const json_t *j);
 

@@ -130,7 +130,7 @@ copies() {
         ranks "$1" 'PATH=$RVT/on$SLURM_NODEID:$PATH exec $RV_EXEC prog'
         [ "$status" = 125 ]
         grep -Eq "^rv\[rank 0 on n1\]: cannot start 'prog': ranks differ in program: '[0-9a-f]{16} $RVT/on0/prog' on ranks 0-1, '[0-9a-f]{16} $RVT/on1/prog' on ranks 2-3; make" <<<"$output"
-        ! grep -q '^ran' <<<"$output"
+        ! grep -q '^ran' <<<"$output" || return 1
         # two files of one node, alike and not
         copies x 'echo ran' 'echo ran'
         ranks "$1" 'exec $RV_EXEC $RVT/on$((SLURM_PROCID % 2))/prog'

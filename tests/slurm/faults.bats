@@ -67,36 +67,6 @@ mark() {
     NOW=$(date +%s%N)
 }
 
-# daemon NAME - its recorded process id
-daemon() {
-    /usr/bin/python3 -c 'import json, sys
-for d in json.load(open(sys.argv[1]))["daemons"]:
-    if d["name"] == sys.argv[2]: print(d["pid"])' "$SANDBOX/sandbox.json" "$1"
-}
-
-# restart NAME [FOLDER] - as rv sandbox started it; the record gets the new
-# process, so that `down` and the next fault find it. With FOLDER it sees there,
-# alone with what it starts, a file system of 16 MiB.
-restart() {
-    /usr/bin/python3 - "$SANDBOX/sandbox.json" "$1" "$SANDBOX/log/$1.out" "${2:-}" <<'Y' 3>&-
-import json, os, subprocess, sys
-path, name, log, folder = sys.argv[1:]
-state = json.load(open(path))
-small = ["unshare", "-m", "sh", "-c",
-         'mount -t tmpfs -o size=16m,mode=755 none "$1" && shift && exec "$@"', "sh", folder]
-for d in state["daemons"]:
-    if d["name"] == name:
-        out = open(log, "ab")
-        p = subprocess.Popen(small * bool(folder) + d["argv"], stdin=subprocess.DEVNULL, stdout=out, stderr=out,
-                             start_new_session=True, cwd="/")
-        d["pid"] = p.pid
-        stat = open(f"/proc/{p.pid}/stat").read()
-        d["start_time"] = int(stat.rsplit(")", 1)[1].split()[19])
-json.dump(state, open(path + ".new", "w"))
-os.rename(path + ".new", path)
-Y
-}
-
 all_idle() {
     [ "$(sinfo -hN -o %T | sort -u)" = idle ] && [ -z "$(squeue -h)" ]
 }
@@ -158,13 +128,16 @@ stepd_of() {
 
 # ---- slurmctld ----
 
-@test "slurmctld stopped and started under rv run -f: followed to its end" {
-    begin 4 "$RV" run -f -g 4 -- sh -c "$rank [ \$RANK != 1 ] || exit 7; exec sleep 600"
+@test "slurmctld stopped and started under rv run -f and logs -f: followed to its end (NVIDIA/cloudai#973, fls-bioinformatics-core/auto_process_ngs#1182)" {
+    begin 4 "$RV" run -f -g 4 -- sh -c "$rank echo rank; [ \$RANK != 1 ] || exit 7; exec sleep 600"
+    "$RV" logs -f --no-label </dev/null >logs.out 2>logs.err 3>&- &
+    logs=$!
     kill "$(daemon slurmctld)"
     wait_for 60 gone "$(daemon slurmctld)"
     run_cmd "$RV" ps
     [ "$status" = 3 ]
     wait_for 60 grep -q "still following" out
+    wait_for 60 grep -q "still following" logs.err
     restart slurmctld
     running() { "$RV" ps | grep -q RUNNING; }
     wait_for 60 running
@@ -174,6 +147,10 @@ stepd_of() {
     [ "$STATUS" = 7 ]
     grep -q "rank 1 on n1 .* status 7" out
     [ "$TOOK" -lt 30000 ]
+    wait_for 30 gone "$logs"
+    wait "$logs"
+    [ "$(cat logs.out)" = "$(printf 'rank\n%.0s' 1 2 3 4)" ]
+    ! cat out logs.err | grep "not known" || false
     well
 }
 

@@ -144,6 +144,36 @@ sandbox_logs() {
     tail -n 20 "${SANDBOX:?}"/log/*.log >&2 || true
 }
 
+# daemon NAME - its recorded process id
+daemon() {
+    /usr/bin/python3 -c 'import json, sys
+for d in json.load(open(sys.argv[1]))["daemons"]:
+    if d["name"] == sys.argv[2]: print(d["pid"])' "$SANDBOX/sandbox.json" "$1"
+}
+
+# restart NAME [FOLDER] - as rv sandbox started it; the record gets the new
+# process, so that `down` and the next fault find it. With FOLDER it sees there,
+# alone with what it starts, a file system of 16 MiB.
+restart() {
+    /usr/bin/python3 - "$SANDBOX/sandbox.json" "$1" "$SANDBOX/log/$1.out" "${2:-}" <<'Y' 3>&-
+import json, os, subprocess, sys
+path, name, log, folder = sys.argv[1:]
+state = json.load(open(path))
+small = ["unshare", "-m", "sh", "-c",
+         'mount -t tmpfs -o size=16m,mode=755 none "$1" && shift && exec "$@"', "sh", folder]
+for d in state["daemons"]:
+    if d["name"] == name:
+        out = open(log, "ab")
+        p = subprocess.Popen(small * bool(folder) + d["argv"], stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                             start_new_session=True, cwd="/")
+        d["pid"] = p.pid
+        stat = open(f"/proc/{p.pid}/stat").read()
+        d["start_time"] = int(stat.rsplit(")", 1)[1].split()[19])
+json.dump(state, open(path + ".new", "w"))
+os.rename(path + ".new", path)
+Y
+}
+
 # holders DIR - ids of the processes that have a file of DIR open, stand in it,
 # or were given a socket in it; zombies and this shell's own kin excepted.
 holders() {

@@ -3,7 +3,7 @@
 # folder for each test
 # shellcheck shell=bash disable=SC2034,SC2154 # bats' run sets status, output, stderr
 
-load lib
+load "${BASH_SOURCE[0]%/*}/lib"
 
 setup_file() {
     sandbox_up --nodes 2 --gpus 4 --cpus 4

@@ -4,7 +4,7 @@
 
 load run
 
-@test "argument vectors go through unchanged" {
+@test "argument vectors go through unchanged (charliemeyer2000/rivanna.dev 0.0.9)" {
     cat >show.py <<'E'
 import os, sys
 for a in sys.argv[1:]:
@@ -59,7 +59,7 @@ tail" ]
 3/4 1/2 n2" ]
 }
 
-@test "the command's exit status is rv's" {
+@test "the command's exit status is rv's (charliemeyer2000/rivanna.dev 0.0.9)" {
     cat >status.sh <<'E'
 case $1 in
 SEGV) kill -SEGV $$ ;;
@@ -131,7 +131,7 @@ E
     [ "$status" = 143 ]
     grep -q "^rv: job $job .*failed: .*the time limit was reached$" f.err
     [ "$(grep -c '^rv:   advice: ask for more by --time' f.err)" = 1 ]
-    ! grep -q '^rv: .*rank ' f.err
+    ! grep -q '^rv: .*rank ' f.err || false
     valid "$STATE"/requests/*/failure.json
     grep -q '"kind":"time_limit"' "$STATE"/requests/*/failure.json
 }
@@ -161,7 +161,7 @@ RV_TOTAL_ELAPSED=0
 TOKENIZERS_PARALLELISM=true" ]
 }
 
-@test "two runs of one name share no checkpoint folder" {
+@test "two runs of one name share no checkpoint folder (charliemeyer2000/rivanna.dev 0.0.4)" {
     separate "$RV" run -f --name same -- sh -c 'echo $RV_CHECKPOINT_DIR'
     first=$output
     separate "$RV" run -f --name same -- sh -c 'echo $RV_CHECKPOINT_DIR'
@@ -185,7 +185,7 @@ TOKENIZERS_PARALLELISM=true" ]
     [ "$(ls "$STATE"/requests/*/jobs | wc -l)" = 1 ]
 }
 
-@test "twenty submissions at once lose none" {
+@test "twenty submissions at once lose none (charliemeyer2000/rivanna.dev 0.0.14)" {
     for _ in 1 2 3 4 5; do
         pids=
         for _ in 1 2 3 4; do

@@ -457,6 +457,40 @@ static void test_missing (void **state)
     assert_int_equal (rank, 0);
 }
 
+static void test_is_over (void **state)
+{
+    static const struct {
+        bool done, cause, over;
+        int exit_status, signal;
+    } v[] = {
+        {true, false, true, 0, 0},    {true, true, true, 7, 0},
+        {true, true, true, 137, 9},   {true, true, true, 143, SIGTERM},
+        {false, false, false, 0, 0},  {true, false, false, 143, SIGTERM},
+        {true, false, false, 125, 0}, {true, true, true, 125, 0},
+        {true, false, true, 1, 0},
+    };
+    int status = -1;
+
+    (void)state;
+    assert_false (report_is_over ("/no/such", 6, 1, &status));
+    for (size_t i = 0; i < sizeof (v) / sizeof (v[0]); i++) {
+        struct report_status s = {.job_id = 6,
+                                  .restart = 1,
+                                  .done = v[i].done,
+                                  .exit_status = v[i].exit_status,
+                                  .signal = v[i].signal};
+
+        s.first_cause = v[i].cause ? json_object () : NULL;
+        assert_int_equal (report_status (dir, &s, NULL), 0);
+        json_decref (s.first_cause);
+        assert_int_equal (report_is_over (dir, 6, 2, &status), v[i].over);
+        if (v[i].over)
+            assert_int_equal (status, v[i].exit_status);
+        assert_false (report_is_over (dir, 6, 1, &status)); /* this start */
+        assert_false (report_is_over (dir, 7, 2, &status)); /* another job */
+    }
+}
+
 static void test_told_to_end (void **state)
 {
     static const struct {
@@ -588,6 +622,7 @@ int main (void)
         cmocka_unit_test (test_provisional),
         cmocka_unit_test (test_missing),
         cmocka_unit_test (test_others),
+        cmocka_unit_test (test_is_over),
         cmocka_unit_test (test_told_to_end),
         cmocka_unit_test (test_status),
         cmocka_unit_test (test_cause),
