@@ -162,6 +162,7 @@ static void fill_plan (const struct strategy_request *req,
 {
     memset (plan, 0, sizeof (*plan));
     plan->partition = part->name;
+    plan->found_type = k ? type : "";
     snprintf (plan->type, sizeof (plan->type), "%s", k ? type : "");
     plan->gpus = req->gpus;
     plan->nodes = nodes;
@@ -335,6 +336,17 @@ static size_t list_types (const struct search *s,
     return n;
 }
 
+static bool time_allowed (const struct strategy_request *req,
+                          const struct strategy_partition *part)
+{
+    int64_t least = req->time_min_s ? req->time_min_s : req->time_s;
+
+    if (part->max_time_s == STRATEGY_UNLIMITED
+        || (!req->time_fixed && !req->time_min_s))
+        return true;
+    return least != STRATEGY_UNLIMITED && least <= part->max_time_s;
+}
+
 static bool try_partition (const struct search *s,
                            const struct strategy_partition *part)
 {
@@ -342,9 +354,7 @@ static bool try_partition (const struct search *s,
     const char *types[TYPES_MAX];
     size_t n;
 
-    if (req->time_fixed && part->max_time_s != STRATEGY_UNLIMITED
-        && (req->time_s == STRATEGY_UNLIMITED
-            || req->time_s > part->max_time_s))
+    if (!time_allowed (req, part))
         return false;
     if (req->mem_bytes > 0 && part->max_mem_node_mb
         && asked_mb (req) > part->max_mem_node_mb)
@@ -403,7 +413,8 @@ int strategy_check (const struct strategy_cluster *cluster,
                     const struct strategy_request *req, struct rv_error *err)
 {
     if (!cluster || !req || req->mem_bytes < 0
-        || (req->time_s <= 0 && req->time_s != STRATEGY_UNLIMITED))
+        || (req->time_s <= 0 && req->time_s != STRATEGY_UNLIMITED)
+        || req->time_min_s < 0)
         return error_set (err, RV_EINVAL, "not a request");
     if (req->nproc && req->gpus && req->gpus % req->nproc)
         return error_set (err, RV_EINVAL,

@@ -24,6 +24,7 @@ struct strategy_request {
     const char *partition; /* "a" or "a,b"; NULL or "" = any, default first */
     int64_t time_s;        /* STRATEGY_UNLIMITED; > 0 else */
     bool time_fixed;       /* false: time_s shrinks to the partition's limit */
+    int64_t time_min_s;    /* shorter limits will do down to it; 0 = none */
     int64_t mem_bytes;     /* a node; 0 = the node's share */
     uint32_t nodes;        /* 0 = as few as hold the GPUs evenly */
     uint32_t nproc;        /* GPUs a node that the command fixes; 0 = free */
@@ -36,10 +37,12 @@ struct strategy_plan {
     const struct strategy_rule *rule; /* that applies; NULL = none */
     char type[GRES_NAME_MAX]; /* as the cluster spells it; "" = untyped, or no
                                  GPU */
+    const char *found_type;   /* the same in the cluster's own memory */
     uint32_t gpus, nodes, gpus_per_node;
     uint32_t tasks_per_node, tasks, cpus_per_task;
     uint64_t mem_mb; /* a node; 0 = ask for none */
     int64_t time_s;
+    int64_t time_min_s;  /* Slurm may shorten the limit to it; 0 = it may not */
     bool waits_for_node; /* only nodes that are down now could serve */
 };
 

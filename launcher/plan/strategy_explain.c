@@ -258,15 +258,15 @@ static int check_time (const struct strategy_cluster *cluster,
     char buf[32];
 
     longest.time_fixed = false;
+    longest.time_min_s = 0;
     longest.time_s = STRATEGY_UNLIMITED;
-    if (!req->time_fixed || !strategy_try (cluster, &longest, false, &plan))
+    if ((!req->time_fixed && !req->time_min_s)
+        || !strategy_try (cluster, &longest, false, &plan))
         return RV_OK;
-    return error_set (err, RV_EINVAL,
-                      "partition '%s' allows at most %s; give --time=%s or "
-                      "less",
-                      plan.partition,
-                      duration_format_slurm (plan.time_s, buf, sizeof (buf)),
-                      buf);
+    return error_set (
+        err, RV_EINVAL, "partition '%s' allows at most %s; give %s=%s or less",
+        plan.partition, duration_format_slurm (plan.time_s, buf, sizeof (buf)),
+        req->time_min_s ? "--time-min" : "--time", buf);
 }
 
 static int check_memory (const struct strategy_cluster *cluster,
