@@ -29,8 +29,9 @@ struct cluster_job {
     uint32_t nodes, restarts;
     int64_t gpus;                               /* -1 = Slurm does not say */
     int64_t submitted_at, started_at, ended_at; /* Unix; 0 = not yet */
-    int64_t time_limit_s;                       /* -1 = unlimited */
-    int exit_status, exit_signal;               /* of the batch script */
+    int64_t begins_at;    /* Unix; before that Slurm does not consider it */
+    int64_t time_limit_s; /* -1 = unlimited */
+    int exit_status, exit_signal; /* of the batch script */
 };
 
 struct cluster_jobs {

@@ -106,7 +106,7 @@ static json_t *pack_job (const job_info_t *job)
     reason_text (job, reason, sizeof (reason));
     return json_pack (
         "{s:I, s:o, s:o, s:o, s:s, s:o, s:b, s:b, s:I, s:i, s:o, s:o, s:I, "
-        "s:I, s:I, s:I, s:i, s:i}",
+        "s:I, s:I, s:I, s:I, s:i, s:i}",
         "job_id", (json_int_t)job->job_id, "name", text (job->name),
         "partition", text (job->partition), "node_list", text (job->nodes),
         "state", state_name (job->job_state), "reason", text (reason), "active",
@@ -114,8 +114,9 @@ static json_t *pack_job (const job_info_t *job)
         (json_int_t)job->num_nodes, "restarts", job->restart_cnt,
         "tres_per_node", text (job->tres_per_node), "tres_per_job",
         text (job->tres_per_job), "submitted_at", (json_int_t)job->submit_time,
-        "started_at", (json_int_t)(base == JOB_PENDING ? 0 : job->start_time),
-        "ended_at", (json_int_t)(active ? 0 : job->end_time), "time_limit_s",
+        "begins_at", (json_int_t)job->eligible_time, "started_at",
+        (json_int_t)(base == JOB_PENDING ? 0 : job->start_time), "ended_at",
+        (json_int_t)(active ? 0 : job->end_time), "time_limit_s",
         limit ? (json_int_t)job->time_limit * 60
               : (json_int_t)STRATEGY_UNLIMITED,
         "exit_status",
@@ -219,6 +220,7 @@ static int read_job (const json_t *json, struct cluster_job *job)
     job->nodes = (uint32_t)number (json, "nodes");
     job->restarts = (uint32_t)number (json, "restarts");
     job->submitted_at = number (json, "submitted_at");
+    job->begins_at = number (json, "begins_at");
     job->started_at = number (json, "started_at");
     job->ended_at = number (json, "ended_at");
     job->time_limit_s = number (json, "time_limit_s");

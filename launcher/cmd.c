@@ -17,7 +17,7 @@
 /* One line a command, in the order of `rv --help`. */
 static const struct cmd *const table[] = {
     &cmd_run,    &cmd_ps,      &cmd_logs,       &cmd_stop,    &cmd_env,
-    &cmd_doctor, &cmd_sandbox, &cmd_help_about, &cmd_version,
+    &cmd_doctor, &cmd_sandbox, &cmd_help_about, &cmd_version, &cmd_segment,
 };
 #define N_TABLE (sizeof (table) / sizeof (table[0]))
 
@@ -63,7 +63,7 @@ const struct cmd *cmd_nearest (const char *name)
     size_t best = 3, len = strlen (name);
 
     for (size_t i = 0; i < N_TABLE; i++) {
-        size_t d = distance (name, table[i]->name);
+        size_t d = table[i]->summary ? distance (name, table[i]->name) : best;
 
         /* "ps" is two edits away from every word of two letters */
         if (d < best && d < len) {
@@ -77,7 +77,8 @@ const struct cmd *cmd_nearest (const char *name)
 void cmd_list (FILE *f)
 {
     for (size_t i = 0; i < N_TABLE; i++)
-        fprintf (f, "  %-10s %s\n", table[i]->name, table[i]->summary);
+        if (table[i]->summary)
+            fprintf (f, "  %-10s %s\n", table[i]->name, table[i]->summary);
 }
 
 void cmd_names (char *buf, size_t size)
@@ -86,8 +87,9 @@ void cmd_names (char *buf, size_t size)
 
     buf[0] = '\0';
     for (size_t i = 0; i < N_TABLE && used < size; i++)
-        used += (size_t)snprintf (buf + used, size - used, "%s%s",
-                                  i ? ", " : "", table[i]->name);
+        if (table[i]->summary)
+            used += (size_t)snprintf (buf + used, size - used, "%s%s",
+                                      i ? ", " : "", table[i]->name);
 }
 
 const struct cmd *cmd_at (size_t i)

@@ -35,7 +35,8 @@ struct cmd_ctx {
 
 struct cmd {
     const char *name;    /* "sandbox" */
-    const char *summary; /* half a line for the list of `rv --help` */
+    const char *summary; /* half a line for the list of `rv --help`; NULL: it
+                            is for rv-exec, and not listed */
     const char *usage;   /* lines of `rv NAME --help`, ending in a newline */
     bool json;           /* takes --json */
 

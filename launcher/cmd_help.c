@@ -65,7 +65,7 @@ static int help_json (const struct cmd *about)
     const struct cmd *cmd;
 
     for (size_t i = 0; (cmd = cmd_at (i)); i++)
-        if (!about || cmd == about)
+        if (cmd->summary && (!about || cmd == about))
             json_array_append_new (
                 list, json_pack ("{s:s, s:s, s:s, s:b}", "name", cmd->name,
                                  "summary", cmd->summary, "usage", cmd->usage,

@@ -106,6 +106,24 @@ static int print_json (const struct known *known, bool all)
                : CMD_OK;
 }
 
+/* Why it waits. Slurm holds a job that was put back until the credentials of
+ * its last start are void. */
+static void waiting_text (const struct cluster_job *live, char *buf,
+                          size_t size)
+{
+    time_t at = (time_t)live->begins_at;
+    struct tm tm;
+    char when[16];
+
+    if (!live->restarts || strcmp (live->reason, "BeginTime")
+        || !localtime_r (&at, &tm)) {
+        snprintf (buf, size, "%s", live->reason);
+        return;
+    }
+    strftime (when, sizeof (when), "%H:%M:%S", &tm);
+    snprintf (buf, size, "BeginTime: put back, Slurm holds it until %s", when);
+}
+
 static void print_row (const struct row *row)
 {
     const struct cluster_job *live = row->job->live;
@@ -120,9 +138,10 @@ static void print_row (const struct row *row)
         duration_format_slurm (row->elapsed_s, elapsed, sizeof (elapsed));
     if (row->exit_status >= 0)
         snprintf (where, sizeof (where), "status %d", row->exit_status);
-    else if (live && (live->node_list[0] || live->reason[0]))
-        snprintf (where, sizeof (where), "%.95s",
-                  live->pending ? live->reason : live->node_list);
+    else if (live && live->pending && live->reason[0])
+        waiting_text (live, where, sizeof (where));
+    else if (live && live->node_list[0])
+        snprintf (where, sizeof (where), "%.95s", live->node_list);
     printf ("%-8u %-20.20s %-13s %-10s %-10.10s %-10s %s\n", row->job->job_id,
             row->job->name, row->state, gpus, live ? live->partition : "-",
             elapsed, where);

@@ -303,12 +303,20 @@ static int prepare (struct run *run)
     const struct settings *s = &run->settings;
     const struct run_opts *o = &run->opts;
 
+    if (o->checkpoint.signal && run->plan.time_s >= 0
+        && o->checkpoint.seconds >= run->plan.time_s)
+        return cmd_usage_error (run->ctx,
+                                "cannot %s: --checkpoint's %u seconds before "
+                                "the limit are not within its %lld",
+                                run->what, o->checkpoint.seconds,
+                                (long long)run->plan.time_s);
     run->from = (struct request_new){
         .state_dir = s->state_dir,
         .name = run->command.name,
         .plan = &run->plan,
         .launch = run->command.launch,
         .nccl_timeout_s = s->nccl_timeout_s,
+        .checkpoint = o->checkpoint,
         .env = s->conf.env,
         .n_env = s->conf.n_env,
         .secrets = &run->secrets,

@@ -40,6 +40,7 @@ struct logs {
 
 struct follow {
     const struct request *req;
+    struct request own; /* what [req] points to; texts are borrowed */
     const struct follow_opts *opts;
     struct logs logs;
     char *status_path;
@@ -341,6 +342,32 @@ static void pause_tick (void)
     poll (NULL, 0, TICK_MS); /* a signal ends it early */
 }
 
+/* What is known is of an earlier start, until status.json changes. */
+static void begin_again (struct follow *f)
+{
+    logs_release (&f->logs, true, NULL);
+    request_status_fini (&f->status);
+    f->status.exit_status = -1;
+    f->told_run = false;
+    f->told[0] = '\0';
+    f->gone_at = f->missing = 0;
+    f->ask_at = proc_now_ms () + ASK_FIRST_MS;
+}
+
+/* A segment has ended; the job goes on, or another one does. */
+static void next_segment (struct follow *f)
+{
+    slurm_ask_cancel (&f->ask);
+    if (!f->opts->batch) /* the batch step says it in its log */
+        say (f, f->status.cause ? f->status.cause : "goes on");
+    if (f->status.next_id) {
+        if (!f->own.log_id)
+            f->own.log_id = f->own.job_id;
+        f->own.job_id = f->status.next_id;
+    }
+    begin_again (f);
+}
+
 /* The batch step was told to end: was the job put back into the queue? Then it
  * runs again under the same id, and its logs grow on. */
 static bool requeued (struct follow *f)
@@ -359,14 +386,8 @@ static bool requeued (struct follow *f)
     cluster_jobs_fini (&jobs);
     if (!again)
         return false;
-    logs_release (&f->logs, true, NULL);
     say (f, "was put back into the queue");
-    /* status.json is of the earlier start until it changes. */
-    request_status_fini (&f->status);
-    f->status.exit_status = -1;
-    f->told_run = false;
-    f->told[0] = '\0';
-    f->ask_at = proc_now_ms () + ASK_FIRST_MS;
+    begin_again (f);
     return true;
 }
 
@@ -380,6 +401,8 @@ static int watch (struct follow *f, struct rv_error *err)
             status = logs_poll (&f->logs, false, err);
         if (status != RV_OK)
             return status;
+        if (f->status.waits)
+            next_segment (f);
         if (f->status.done && requeued (f))
             continue;
         if (f->status.done || caught_leave
@@ -495,10 +518,11 @@ static int judge (struct follow *f)
 int follow_job (const struct request *req, const struct follow_opts *opts,
                 int *ret_status, struct rv_error *err)
 {
-    struct follow f = {.req = req, .opts = opts, .ask = {.fd = -1}};
+    struct follow f = {.own = *req, .opts = opts, .ask = {.fd = -1}};
     struct sigaction saved[4];
     int status;
 
+    f.req = &f.own;
     f.ask_at = proc_now_ms () + ASK_FIRST_MS;
     f.status_path = fsio_join (req->dir, "status.json");
     if (!f.status_path)

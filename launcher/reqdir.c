@@ -112,7 +112,10 @@ char *request_job_sh (const struct request_new *from, const char *id,
         text_export (&t, "RV_REQUEST_DIR", dir, "");
         snprintf (tail, sizeof (tail), "/%s-\"$SLURM_JOB_ID\"", from->name);
         text_export (&t, "RV_OUTPUT_DIR", out, tail);
-        snprintf (tail, sizeof (tail), "/%s-%s", from->name, id);
+        /* Tasks of an array are different work. */
+        snprintf (tail, sizeof (tail),
+                  "/%s-%s\"${SLURM_ARRAY_TASK_ID:+-$SLURM_ARRAY_TASK_ID}\"",
+                  from->name, id);
         text_export (&t, "RV_CHECKPOINT_DIR", ckpt, tail);
         if (gres_is_mig (from->plan->type))
             text_export (&t, "RV_MIG", from->plan->type, "");
@@ -151,6 +154,15 @@ static int new_id (char *id, size_t size, int64_t *ret_now,
     return RV_OK;
 }
 
+static json_t *describe_checkpoint (const struct checkpoint *c)
+{
+    if (!c->signal)
+        return json_null ();
+    return json_pack ("{s:s, s:I}", "signal",
+                      checkpoint_signal_name (c->signal), "before_s",
+                      (json_int_t)c->seconds);
+}
+
 static json_t *describe (const struct request_new *from,
                          const struct request *req, const char *cwd)
 {
@@ -158,7 +170,7 @@ static json_t *describe (const struct request_new *from,
 
     return json_pack (
         "{s:s, s:s, s:s, s:o, s:o, s:I, s:o, s:I, s:I, s:I, s:I, s:o, s:I, "
-        "s:s, s:o, s:I, s:o, s:[]}",
+        "s:s, s:o, s:o, s:I, s:o, s:[]}",
         "schema", "rv.request/1", "id", req->id, "name", req->name,
         "created_at", jsonout_time (req->created_at), "cwd", jsonout_text (cwd),
         "gpus", (json_int_t)p->gpus, "gpu_type",
@@ -173,8 +185,9 @@ static json_t *describe (const struct request_new *from,
         "nccl_timeout_s",
         from->nccl_timeout_s > 0 ? json_integer (from->nccl_timeout_s)
                                  : json_null (),
-        "secrets", (json_int_t)(from->secrets ? from->secrets->n : 0),
-        "log_dir", jsonout_text (req->log_dir), "srun_options");
+        "checkpoint", describe_checkpoint (&from->checkpoint), "secrets",
+        (json_int_t)(from->secrets ? from->secrets->n : 0), "log_dir",
+        jsonout_text (req->log_dir), "srun_options");
 }
 
 /* A new file in the new folder: nobody reads it before the submission, so it
@@ -308,7 +321,9 @@ static int make_folders (const char *state_dir, const struct request *req,
 int request_begin (const struct request_new *from, struct request *ret,
                    struct rv_error *err)
 {
-    struct request req = {.gpus = from->plan->gpus, .tasks = from->plan->tasks};
+    struct request req = {.gpus = from->plan->gpus,
+                          .tasks = from->plan->tasks,
+                          .checkpoint = from->checkpoint};
     char id[40], path[64];
 
     if (new_id (id, sizeof (id), &req.created_at, err) != RV_OK)
@@ -378,12 +393,14 @@ int request_submitted (struct request *req, uint32_t job_id,
         json_array_append_new (words, jsonout_text (sbatch_argv[i]));
     snprintf (name, sizeof (name), "jobs/%u.json", job_id);
     req->job_id = job_id;
-    status = write_json (req, name,
-                         json_pack ("{s:s, s:I, s:o, s:o}", "schema",
-                                    "rv.job/1", "job_id", (json_int_t)job_id,
-                                    "submitted_at", jsonout_time (time (NULL)),
-                                    "sbatch_argv", words),
-                         err);
+    status = write_json (
+        req, name,
+        json_pack ("{s:s, s:I, s:o, s:o, s:o}", "schema", "rv.job/1", "job_id",
+                   (json_int_t)job_id, "continues",
+                   req->log_id ? json_integer (req->log_id) : json_null (),
+                   "submitted_at", jsonout_time (time (NULL)), "sbatch_argv",
+                   words),
+        err);
     if (status == RV_OK)
         status = sync_path (req->dir, name, err);
     return status == RV_OK ? request_sync (req, err) : status;
@@ -407,6 +424,8 @@ char *request_log (const struct request *req, uint32_t job_id, int rank,
     const char *end = is_err ? "err" : "out";
     char name[COMMAND_NAME_MAX + 64];
 
+    if (req->log_id && job_id == req->job_id)
+        job_id = req->log_id;
     if (rank < 0)
         snprintf (name, sizeof (name), "%s-%u.batch.%s", req->name, job_id,
                   end);

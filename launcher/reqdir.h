@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "plan/checkpoint.h"
 #include "plan/envfile.h"
 #include "plan/error.h"
 #include "plan/site_conf.h"
@@ -28,7 +29,9 @@ struct request {
     char *gpu_type; /* "" = none or any */
     int64_t created_at;
     uint32_t gpus, tasks;
-    uint32_t job_id; /* newest submission; 0 = none */
+    uint32_t job_id;              /* newest submission; 0 = none */
+    struct checkpoint checkpoint; /* of `rv run`; not read back */
+    uint32_t log_id; /* job that the logs are named by; 0 = job_id */
 };
 
 /* What `rv run` knows before the submission. Everything is borrowed. */
@@ -37,7 +40,8 @@ struct request_new {
     const char *name, *rv_exec;
     const struct strategy_plan *plan;
     enum command_launch launch;
-    int64_t nccl_timeout_s;     /* 0 = not asked for */
+    int64_t nccl_timeout_s; /* 0 = not asked for */
+    struct checkpoint checkpoint;
     const struct site_env *env; /* (n_env) of rv.conf; the user's own stay */
     size_t n_env;
     const struct envfile *secrets; /* NULL = none; only the ranks get them */
@@ -88,8 +92,10 @@ struct request_status {
     bool started;     /* it names this job */
     bool done;        /* the batch step has ended */
     int exit_status;  /* of the command, when done and >= 0; else -1 */
+    bool waits;       /* a segment has ended, and the job goes on later */
+    uint32_t next_id; /* another job goes on; 0: this one */
     bool told_to_end; /* by SIGTERM, and no rank had failed before */
-    char *cause;      /* one line: why it ended badly; NULL = unknown */
+    char *cause;      /* one line: why it ended badly, or waits; NULL */
     bool names_rank;  /* the batch step has said the same in its log */
     json_t *failure;  /* failure.json of this end; NULL: none */
 };

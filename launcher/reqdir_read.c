@@ -33,8 +33,9 @@ static json_t *read_json (const char *dir, const char *name,
     return json;
 }
 
-/* The newest submission: the largest J of jobs/J.json. */
-static uint32_t newest_job (const char *dir)
+/* The newest submission: the largest J of jobs/J.json.
+ *   ret_n   how many there are */
+static uint32_t newest_job (const char *dir, unsigned *ret_n)
 {
     char *path = fsio_join (dir, "jobs");
     DIR *jobs = path ? opendir (path) : NULL;
@@ -45,7 +46,10 @@ static uint32_t newest_job (const char *dir)
         char *end;
         unsigned long id = strtoul (entry->d_name, &end, 10);
 
-        if (!strcmp (end, ".json") && id <= UINT32_MAX && id > newest)
+        if (strcmp (end, ".json") || id > UINT32_MAX)
+            continue;
+        ++*ret_n;
+        if (id > newest)
             newest = (uint32_t)id;
     }
     if (jobs)
@@ -61,14 +65,31 @@ static char *dup_member (const json_t *json, const char *key)
     return strdup (s ? s : "");
 }
 
+/* The first job of a chain, or 0: [job_id] is none that goes on. */
+static uint32_t goes_on (const char *dir, uint32_t job_id)
+{
+    char name[32];
+    json_t *json;
+    uint32_t first;
+
+    snprintf (name, sizeof (name), "jobs/%u.json", job_id);
+    json = read_json (dir, name, NULL);
+    first = (uint32_t)json_integer_value (json_object_get (json, "continues"));
+    json_decref (json);
+    return first;
+}
+
 static bool read_request (const char *dir, struct request *req)
 {
+    unsigned jobs = 0;
     struct timespec created;
     const char *when;
     json_t *json;
 
     memset (req, 0, sizeof (*req));
-    req->job_id = newest_job (dir);
+    req->job_id = newest_job (dir, &jobs);
+    if (jobs > 1)
+        req->log_id = goes_on (dir, req->job_id);
     if (req->job_id == 0 || !(json = read_json (dir, "request.json", NULL)))
         return false;
     req->id = dup_member (json, "id");
@@ -207,6 +228,11 @@ int request_status (const char *dir, uint32_t job_id,
     if ((uint32_t)int_or (json, "job_id", 0) == job_id) {
         ret->started = true;
         ret->done = !strcmp (string_or (json, "state", ""), "done");
+    }
+    if (ret->started && !strcmp (string_or (json, "state", ""), "waiting")) {
+        ret->waits = true;
+        ret->next_id = (uint32_t)int_or (json, "next_job_id", 0);
+        ret->cause = strdup (string_or (json, "message", "it goes on"));
     }
     if (ret->done) {
         int signal = int_or (json, "signal", 0);

@@ -18,6 +18,7 @@ enum {
     OPT_SINGLE_NODE,
     OPT_VRAM,
     OPT_MIG,
+    OPT_CHECKPOINT,
     OPT_DRY_RUN,
     OPT_JSON,
 };
@@ -28,6 +29,7 @@ static const struct option long_options[] = {
     {"type", required_argument, NULL, 't'},
     {"mig", optional_argument, NULL, OPT_MIG},
     {"time", required_argument, NULL, OPT_TIME},
+    {"checkpoint", optional_argument, NULL, OPT_CHECKPOINT},
     {"name", required_argument, NULL, OPT_NAME},
     {"mem", required_argument, NULL, OPT_MEM},
     {"partition", required_argument, NULL, 'p'},
@@ -50,6 +52,8 @@ const char run_opts_help[] =
     "  -t, --type TYPE     GPU type (default: the first that can serve)\n"
     "      --mig[=PROFILE] N MIG slices, one a task, in the place of GPUs\n"
     "      --time T        limit: 90m 2h 3d, or as sbatch takes it (2:59:00)\n"
+    "      --checkpoint[=SIGNAL@SECONDS] signal the ranks before the limit,\n"
+    "                      and go on in the next segment (default USR1@120)\n"
     "      --name NAME     name of the job (default: from the command)\n"
     "      --mem SIZE      memory a node (default: the GPUs' share)\n"
     "      --vram SIZE     GPUs with at least this memory each\n"
@@ -130,6 +134,15 @@ static int parse_word (const char *option, const char *text, const char **ret,
     return RV_OK;
 }
 
+static int parse_checkpoint (const char *text, struct run_opts *opts,
+                             struct rv_error *err)
+{
+    if (checkpoint_parse (text, &opts->checkpoint, err) == RV_OK)
+        return RV_OK;
+    error_prefix (err, "--checkpoint");
+    return RV_EINVAL;
+}
+
 static int parse_name (const char *text, struct run_opts *opts,
                        struct rv_error *err)
 {
@@ -183,6 +196,8 @@ static int take_option (int c, struct run_opts *opts, struct rv_error *err)
         return parse_size ("--vram", optarg, "any", &opts->vram_bytes, err);
     case OPT_NODES:
         return parse_nodes (optarg, opts, err);
+    case OPT_CHECKPOINT:
+        return parse_checkpoint (optarg, opts, err);
     case OPT_SINGLE_NODE:
         opts->single_node = true;
         break;

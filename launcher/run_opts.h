@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "plan/checkpoint.h"
 #include "plan/error.h"
 
 struct run_opts {
@@ -22,6 +23,7 @@ struct run_opts {
     int64_t vram_bytes; /* of a GPU; 0 = not given */
     uint32_t nodes;     /* 0 = not given */
     bool single_node;   /* [nodes] is 1 then */
+    struct checkpoint checkpoint;
     bool follow, label, dry_run, json, help;
     int argc; /* the command; its words stand unchanged */
     char **argv;

@@ -87,6 +87,11 @@ char **submit_argv (const struct strategy_plan *plan, const struct request *req,
         add (&w, "--account=%s", account);
     if (qos)
         add (&w, "--qos=%s", qos);
+    if (req->checkpoint.signal) {
+        /* To the batch step alone: rv-exec tells the ranks. */
+        add (&w, "--signal=B:USR1@%u", req->checkpoint.seconds);
+        add (&w, "--requeue");
+    }
     add_log (&w, "--output", req, "out");
     add_log (&w, "--error", req, "err");
     add (&w, "--open-mode=append");

@@ -39,6 +39,7 @@ complete -c rv -l help -d help
 complete -c rv -n 'not __rv_is logs' -l json -d 'one JSON object on stdout'
 complete -c rv -n '__rv_is run' -s g -l gpus -x -d 'GPUs of the job'
 complete -c rv -n '__rv_is run' -l mig -d 'MIG slices, one a task'
+complete -c rv -n '__rv_is run' -l checkpoint -d 'signal before the limit, and go on'
 complete -c rv -n '__rv_is run' -s t -l type -x -d 'GPU type' -a '(sinfo -h -o %G 2>/dev/null | string split , | string replace -rf "^gpu:([^:]*):.*" "\$1")'
 complete -c rv -n '__rv_is run' -l time -x -d 'time limit'
 complete -c rv -n '__rv_is run' -l name -x -d 'name of the job'

@@ -15,6 +15,7 @@
 #include "exec/exec.h"
 #include "exec/log.h"
 #include "exec/report.h"
+#include "exec/segment_run.h"
 #include "plan/fsio.h"
 #include "proc.h"
 #include "where.h"
@@ -169,6 +170,7 @@ struct ending {
     struct report_status *s;
     int64_t silent_rank; /* < 0: none */
     bool told;           /* somebody wanted it to end: no failure */
+    bool bad;            /* it is to be told how */
     char message[300];
 };
 
@@ -314,8 +316,40 @@ static void conclude (struct ending *e)
     else
         end_by_srun (e, ranks);
     s->message = e->message;
-    if (!e->told)
+    e->bad = !e->told;
+}
+
+/* Does the job go on? What ended badly is told where it does not. */
+static void follow_up (struct ending *e, struct segment_run *seg,
+                       struct segment_next *next)
+{
+    struct report_status *s = e->s;
+    const struct advice *why = diagnose_advice (s->first_cause, e->c->tail);
+    const struct advice *slurm = diagnose_advice (NULL, e->c->tail);
+    struct segment_end end = {
+        .exit_status = s->exit_status,
+        .told = e->told || e->c->term
+                || report_told (e->dir, s->job_id, s->restart, e->q->tasks),
+        .hardware = why && !strcmp (why->kind, "hardware"),
+        .node = json_string_value (json_object_get (s->first_cause, "node")),
+        .slurm_kind = slurm ? slurm->kind : NULL,
+    };
+
+    segment_run_end (seg, &end, next);
+    s->waiting = next->waits;
+    s->next_job_id = next->job_id;
+    s->done = !next->waits;
+    if (next->stopped && !e->told)
+        end_told (e, NULL);
+    if (*next->message && (next->waits || !e->bad || next->stopped))
+        s->message = next->message;
+    /* Broken hardware is worth a word, though the job goes on. */
+    if (e->bad && (next->waits ? end.hardware : !next->stopped))
         tell (e);
+    if (next->waits) {
+        json_decref (s->first_cause);
+        s->first_cause = NULL;
+    }
 }
 
 static void write_status (const char *dir, const struct report_status *s)
@@ -327,18 +361,21 @@ static void write_status (const char *dir, const struct report_status *s)
 }
 
 static int run (const char *dir, const struct exec_request *q,
-                struct report_status *s)
+                struct segment_run *seg, struct report_status *s)
 {
+    struct segment_next next;
+    struct child_watch watch;
     struct child_result c = {0};
     struct rv_error err = {0};
     struct args a = {0};
     struct ending e = {.dir = dir, .q = q, .c = &c, .s = s, .silent_rank = -1};
     int rc;
 
-    if (!(rc = make_args (&a, q, dir, s->job_id, &err))) {
+    if (!(rc = make_args (&a, q, dir, seg->log.log_id, &err))) {
         struct child_opts opts = {
             .argv = a.v, .env = environ, .tail = true, .in_step = true};
 
+        segment_run_watch (seg, &watch, &opts);
         rc = child_run (&opts, &c, &err);
     }
     if (!rc && c.exec_errno)
@@ -353,14 +390,15 @@ static int run (const char *dir, const struct exec_request *q,
         write_status (dir, s);
     } else {
         conclude (&e);
+        follow_up (&e, seg, &next);
         write_status (dir, s);
         json_decref (s->first_cause);
     }
-    if (q->secrets)
+    if (q->secrets && !s->waiting)
         exec_secrets_forget (dir, s->job_id, s->restart, c.term);
     args_fini (&a);
     child_result_fini (&c);
-    return s->exit_status;
+    return s->waiting ? 0 : s->exit_status;
 }
 
 static uint32_t number_from_env (const char *name)
@@ -370,14 +408,81 @@ static uint32_t number_from_env (const char *name)
     return text ? (uint32_t)strtoul (text, NULL, 10) : 0;
 }
 
+/* The folder that this job writes to: an array's tasks have one each, with the
+ * request in it. malloc'ed. */
+static char *own_folder (const char *dir, struct rv_error *err)
+{
+    static const char *const shared[] = {"request.json", "argv", "secrets"};
+    const char *task = getenv ("SLURM_ARRAY_TASK_ID");
+    char name[40], *own;
+
+    if (!task)
+        return strdup (dir);
+    snprintf (name, sizeof (name), "array/%.20s", task);
+    if (!(own = fsio_join (dir, name)) || fsio_mkdir_p (own, 0700, err))
+        return own;
+    for (size_t i = 0; i < sizeof (shared) / sizeof (shared[0]); i++) {
+        char *from = fsio_join (dir, shared[i]),
+             *to = fsio_join (own, shared[i]);
+
+        if (from && to && link (from, to) && errno != EEXIST && errno != ENOENT)
+            error_set (err, RV_EIO, "%s: %s", to, strerror (errno));
+        free (from);
+        free (to);
+    }
+    return own;
+}
+
+static int refuse (const char *dir, struct report_status *s, const char *what,
+                   const struct rv_error *err)
+{
+    log_line (LOG_ERROR, "cannot %s: %s", what, err->text);
+    clock_gettime (CLOCK_REALTIME, &s->ended);
+    s->done = true;
+    s->exit_status = EXEC_FAILED;
+    s->message = err->text;
+    write_status (dir, s);
+    return EXEC_FAILED;
+}
+
+static int run_segment (const char *dir, const char *own,
+                        struct report_status *s)
+{
+    struct exec_request q = {0};
+    struct segment_run seg = {
+        .dir = dir, .q = &q, .job_id = s->job_id, .restart = s->restart};
+    struct rv_error err = {0};
+    int status;
+
+    /* Slurm starts from the beginning what is requeued, what has ended too
+     * (NVIDIA/TensorRT-LLM#17654). */
+    if (report_is_over (own, s->job_id, s->restart, &status)) {
+        log_line (LOG_WARN,
+                  "job %u was requeued, but its command ended before, with "
+                  "status %d; 'rv run' runs it again",
+                  s->job_id, status);
+        return status;
+    }
+    write_status (own, s);
+    if (exec_request_read (own, &q, &err))
+        return refuse (own, s, "read the request", &err);
+    if (segment_run_begin (&seg, own, &err))
+        status = refuse (own, s, "begin the segment", &err);
+    else
+        status = run (own, &q, &seg, s);
+    segment_run_fini (&seg);
+    exec_request_fini (&q);
+    return status;
+}
+
 int exec_batch (const char *dir)
 {
     struct report_status s = {.job_id = number_from_env ("SLURM_JOB_ID"),
                               .restart =
                                   number_from_env ("SLURM_RESTART_COUNT")};
-    struct exec_request q = {0};
     struct rv_error err = {0};
-    int status;
+    char *own;
+    int status = EXEC_FAILED;
 
     clock_gettime (CLOCK_REALTIME, &s.started);
     if (!s.job_id) {
@@ -385,26 +490,12 @@ int exec_batch (const char *dir)
                              "set; submit the request's job.sh with sbatch");
         return EXEC_FAILED;
     }
-    /* Slurm starts from the beginning what is requeued, what has ended too
-     * (NVIDIA/TensorRT-LLM#17654). */
-    if (report_is_over (dir, s.job_id, s.restart, &status)) {
-        log_line (LOG_WARN,
-                  "job %u was requeued, but its command ended before, with "
-                  "status %d; 'rv run' runs it again",
-                  s.job_id, status);
-        return status;
-    }
-    write_status (dir, &s);
-    if (exec_request_read (dir, &q, &err)) {
-        log_line (LOG_ERROR, "cannot read the request: %s", err.text);
-        clock_gettime (CLOCK_REALTIME, &s.ended);
-        s.done = true;
-        s.exit_status = EXEC_FAILED;
-        s.message = err.text;
-        write_status (dir, &s);
-        return EXEC_FAILED;
-    }
-    status = run (dir, &q, &s);
-    exec_request_fini (&q);
+    own = own_folder (dir, &err);
+    if (!own || err.code)
+        log_line (LOG_ERROR, "cannot make the task's folder: %s",
+                  own ? err.text : "out of memory");
+    else
+        status = run_segment (dir, own, &s);
+    free (own);
     return status;
 }

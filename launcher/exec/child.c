@@ -25,8 +25,8 @@
 #define DRAIN_MS  200 /* for the rest of a dead child's stderr */
 #define GRACE_MS  150 /* for the signal that ended the child to reach us too */
 
-static const int forwarded[] = {SIGTERM, SIGINT,  SIGHUP,  SIGQUIT,
-                                SIGUSR1, SIGUSR2, SIGCONT, SIGTSTP};
+static const int forwarded[] = {SIGTERM, SIGINT,  SIGHUP,  SIGQUIT, SIGUSR1,
+                                SIGUSR2, SIGCONT, SIGTSTP, SIGURG};
 
 static sigset_t outer; /* the mask that we were started with */
 
@@ -139,6 +139,9 @@ static void take_signal (struct run *run, const struct signalfd_siginfo *s)
     step = s->ssi_code != SI_KERNEL && is_step (run, (pid_t)s->ssi_pid);
     log_line (LOG_DEBUG, "signal %d (code %d) from process %u%s", signal,
               s->ssi_code, s->ssi_pid, step ? ", the step's" : "");
+    if (run->o->signalled
+        && run->o->signalled (run->o->signalled_arg, run->r, signal))
+        return;
     if (step && signal != SIGCONT) /* it precedes every SIGTERM */
         run->r->step_signal = signal;
     if (signal == SIGTERM)

@@ -37,6 +37,10 @@ struct child_opts {
     bool tail;                       /* keep the last lines of its stderr */
     bool in_step;                    /* a task of Slurm: see child_forwards */
     const struct child_watch *watch; /* NULL: none */
+    /* signalled - a signal came. True: it is dealt with, and not forwarded.
+     * NULL: none. */
+    bool (*signalled) (void *arg, const struct child_result *r, int signal);
+    void *signalled_arg;
     /* ended - called the moment the child has ended badly, before we wait for
      * what the step has to say to that; it may kill us first. [tail] is not
      * set yet. NULL: none. */

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "plan/checkpoint.h"
 #include "plan/command.h"
 #include "plan/envfile.h"
 #include "plan/error.h"
@@ -18,6 +19,7 @@ struct exec_task {
     struct command cmd;     /* what [argv] tells (command_scan) */
     uint32_t gpus_per_node; /* of the request; 0 = unknown */
     struct envfile secrets; /* for the program alone; the user's own */
+    int checkpoint_signal;  /* for the program, when SIGURG comes; 0 = none */
 };
 
 /* exec_task - be one rank: join, agree, run the program, report its end. */
@@ -33,6 +35,7 @@ struct exec_request {
     uint32_t gpus, nodes, tasks, tasks_per_node, cpus_per_task;
     uint32_t secrets; /* how many stand in DIR/secrets */
     bool per_node;
+    struct checkpoint checkpoint;
 };
 
 /* exec_request_read - read DIR/request.json. RV_EFORMAT names what is missing. */

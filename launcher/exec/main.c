@@ -82,6 +82,7 @@ static int of_request (const char *dir)
     }
     t.argv = argv;
     t.gpus_per_node = q.gpus / q.nodes;
+    t.checkpoint_signal = q.checkpoint.signal;
     if (!(status = look (&t)))
         status = exec_task (&t);
     free (argv[0]);

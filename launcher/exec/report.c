@@ -263,6 +263,23 @@ int report_first_cause (const char *dir, uint32_t job_id, uint32_t restart,
     return RV_OK;
 }
 
+bool report_told (const char *dir, uint32_t job_id, uint32_t restart,
+                  uint32_t ranks)
+{
+    bool told = false;
+    char name[40];
+
+    for (uint32_t r = 0; r < ranks && !told; r++) {
+        json_t *j;
+
+        snprintf (name, sizeof (name), "rank-%u.json", r);
+        j = load_rank (dir, name, job_id, restart);
+        told = json_is_true (json_object_get (j, "told_to_end"));
+        json_decref (j);
+    }
+    return told;
+}
+
 bool report_missing (const char *dir, uint32_t job_id, uint32_t restart,
                      uint32_t ranks, uint32_t *ret_rank)
 {
@@ -351,11 +368,14 @@ int report_status (const char *dir, const struct report_status *s,
     json_object_set_new (j, "schema", json_string ("rv.status/1"));
     json_object_set_new (j, "job_id", json_integer (s->job_id));
     json_object_set_new (j, "state",
-                         json_string (s->done ? "done" : "running"));
+                         json_string (s->done      ? "done"
+                                      : s->waiting ? "waiting"
+                                                   : "running"));
     json_object_set_new (j, "restart", json_integer (s->restart));
     json_object_set_new (j, "started_at", time_json (&s->started));
     json_object_set_new (j, "ended_at",
-                         s->done ? time_json (&s->ended) : json_null ());
+                         s->done || s->waiting ? time_json (&s->ended)
+                                               : json_null ());
     json_object_set_new (j, "exit_status",
                          number_or_null (s->done, s->exit_status));
     json_object_set_new (j, "signal",
@@ -368,5 +388,8 @@ int report_status (const char *dir, const struct report_status *s,
                          s->message
                              ? string_any (s->message, strlen (s->message))
                              : json_null ());
+    json_object_set_new (
+        j, "next_job_id",
+        number_or_null (s->next_job_id != 0, (int)s->next_job_id));
     return write_json (dir, "status.json", j, true, err);
 }

@@ -47,6 +47,11 @@ int report_first_cause (const char *dir, uint32_t job_id, uint32_t restart,
                         json_t **ret_cause, unsigned *ret_ranks,
                         struct rv_error *err);
 
+/* report_told - was one of the ranks below [ranks] told to end, as its report
+ * of this job and restart says? */
+bool report_told (const char *dir, uint32_t job_id, uint32_t restart,
+                  uint32_t ranks);
+
 /* report_missing - is there a rank below [ranks] that has left no report of
  * this job and restart? The first such one is written to ret_rank. */
 bool report_missing (const char *dir, uint32_t job_id, uint32_t restart,
@@ -80,6 +85,8 @@ int report_failure (const char *dir, const json_t *failure,
 struct report_status {
     uint32_t job_id, restart;
     bool done;
+    bool waiting;         /* the job goes on later */
+    uint32_t next_job_id; /* another one that goes on; 0: none */
     struct timespec started, ended;
     int exit_status;     /* of the command, 128+N for a signal */
     int signal;          /* 0: none */

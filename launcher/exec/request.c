@@ -82,6 +82,18 @@ static bool get_options (const json_t *j, char ***ret)
     return true;
 }
 
+/* null: none. A request of an older rv has no such member. */
+static bool get_checkpoint (const json_t *j, struct checkpoint *ret)
+{
+    const json_t *c = json_object_get (j, "checkpoint");
+    const char *name = json_string_value (json_object_get (c, "signal"));
+
+    if (!c || json_is_null (c))
+        return true;
+    return name && (ret->signal = checkpoint_signal (name)) != 0
+           && get_u32 (c, "before_s", 1, &ret->seconds);
+}
+
 /* The name of what is missing or wrong, or NULL. */
 static const char *fill (const json_t *j, struct exec_request *r)
 {
@@ -105,6 +117,7 @@ static const char *fill (const json_t *j, struct exec_request *r)
                ? "secrets"
            : !get_string (j, "name", &r->name)       ? "name"
            : !get_string (j, "log_dir", &r->log_dir) ? "log_dir"
+           : !get_checkpoint (j, &r->checkpoint)     ? "checkpoint"
            : !get_options (j, &r->srun_options)      ? "srun_options"
                                                      : NULL;
 }

@@ -55,7 +55,9 @@ static enum segment_cause cause_of (const struct segment_facts *f)
     case SAID_RUNNING:
         return cause_while_running (f);
     case SAID_PENDING:
-        return f->preempting ? CAUSE_PREEMPTION : CAUSE_REQUEUED;
+        return f->preempting    ? CAUSE_PREEMPTION
+               : f->node_failed ? CAUSE_NODE_FAILURE
+                                : CAUSE_REQUEUED;
     case SAID_CANCELLED:
         return CAUSE_STOPPED;
     case SAID_TIMEOUT:

@@ -32,6 +32,7 @@ struct segment_facts {
                           that it was this */
     bool told;         /* a rank or the batch step was told to end */
     int exit_status;   /* of the command */
+    bool node_failed;  /* Slurm says so in the step's own messages */
     bool hardware;     /* the diagnosis of its end is a broken node */
     unsigned retries;  /* made so far, see segment_is_retry */
     enum segment_said said;

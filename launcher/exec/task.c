@@ -19,6 +19,7 @@
 
 #include "exec/agree.h"
 #include "exec/child.h"
+#include "exec/deliver.h"
 #include "exec/diagnose.h"
 #include "exec/envv.h"
 #include "exec/exec.h"
@@ -42,6 +43,7 @@ struct rank {
     char boot[16];
     struct meeting meet;
     struct oom before; /* the program started */
+    bool urged;        /* it was told to save its state */
 };
 
 static const char *get_cb (void *arg, const char *name)
@@ -480,6 +482,9 @@ static int end (struct rank *r, struct child_result *c)
         return 0;
     if (child_told_to_end (c))
         return told_status (r, c);
+    /* The others may still be saving; the batch step reads the report. */
+    if (reported && r->urged && !report_is_fatal_signal (c->signal))
+        return 0;
     if (r->size > 1 && !cause_is_ours (&r->meet.cause, c->signal))
         return wait_quietly (r, c);
     if (!reported) /* else the batch step says it, once */
@@ -491,6 +496,24 @@ static int end (struct rank *r, struct child_result *c)
     if (r->size > 1)
         abort_step (r, status);
     return status;
+}
+
+/* The batch step says by SIGURG that it is time to save: it does no harm where
+ * Slurm hands it to every process. */
+static bool urged (void *arg, const struct child_result *c, int signal)
+{
+    struct rank *r = arg;
+    size_t n;
+
+    if (signal != SIGURG || !r->t->checkpoint_signal)
+        return false;
+    n = deliver_signal (c->pid, r->t->checkpoint_signal,
+                        r->t->cmd.tool != COMMAND_NO_TOOL);
+    r->urged = true;
+    log_line (LOG_INFO, "SIG%s to %zu process%s",
+              checkpoint_signal_name (r->t->checkpoint_signal), n,
+              n == 1 ? "" : "es");
+    return true;
 }
 
 int exec_task (const struct exec_task *t)
@@ -517,6 +540,8 @@ int exec_task (const struct exec_task *t)
     if (t->dir && opts.in_step) {
         opts.ended = report_early;
         opts.ended_arg = &r;
+        opts.signalled = urged;
+        opts.signalled_arg = &r;
     }
     opts.tail = t->dir || opts.in_step;
     r.before = oom_now ();

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+# segments.bats - --checkpoint: the signal before the limit, what goes on and
+# what ends, on a private Slurm of 2 nodes x 2 GPUs
+#
+# A limit is never shorter than a minute, and Slurm looks every 30 s. Within
+# the last minute a SIGUSR1 to the batch step is what Slurm itself sends, so the
+# tests send it; one test waits for Slurm's. Slurm holds a job that was put back
+# for two minutes; StartTime=now ends that.
+# shellcheck disable=SC2154,SC2016 # bats' run sets status, output, stderr
+
+load run
+
+setup_file() {
+    sandbox_up --nodes 2 --gpus 4 --cpus 8
+    [ -z "${RVT_SKIP:-}" ] || return 0
+    cat >>"$SANDBOX/slurm.conf" <<'C'
+KillWait=10
+JobRequeue=0
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+PartitionName=low Nodes=n[1-2] PriorityTier=1 PreemptMode=REQUEUE
+PartitionName=cancel Nodes=n[1-2] PriorityTier=1 PreemptMode=CANCEL
+PartitionName=grace Nodes=n[1-2] PriorityTier=1 PreemptMode=CANCEL GraceTime=60
+PartitionName=high Nodes=n[1-2] PriorityTier=10 PreemptMode=OFF
+C
+    scontrol reconfigure
+    # A trainer: says what it was told, saves when told to, and ends in its
+    # third segment.
+    cat >"$RVT/train.sh" <<'T'
+trap 'echo "saved $RANK"; echo x >>"$RV_CHECKPOINT_DIR/saved.$RANK"; exit ${SAVED:-75}' "${SIG:-USR1}"
+echo "segment $RV_SEGMENT rank $RANK"
+echo x >>"$RV_OUTPUT_DIR/out.$RANK"
+[ "$RV_SEGMENT" -lt "${LAST:-2}" ] || { echo "elapsed $RV_TOTAL_ELAPSED"; exit 0; }
+while :; do sleep 0.1; done
+T
+}
+
+# train ARG... - submit the trainer, and wait for [ranks] of the first segment
+train() {
+    submit --checkpoint=USR1@40 --time 1m "$@" -- sh "$RVT/train.sh"
+}
+
+# says N TEXT - N lines of the ranks' output are TEXT
+says() {
+    [ "$(cat "$STATE"/logs/*-"${first:-$job}".r*.out 2>/dev/null | grep -c "$2")" = "$1" ]
+}
+
+limit() {
+    scancel --batch --signal=USR1 "$job"
+}
+
+put_back() {
+    ls "$STATE"/requests/*/segments.json >/dev/null && [ "$(job_state "$job")" = PENDING ] &&
+        [ -z "$(pgrep -f "rv-exec --batch $STATE")" ]
+}
+
+# let_go - the next segment, now and not in two minutes
+let_go() {
+    wait_for 30 put_back
+    sleep 1 # Slurm refuses a start within the second of the end
+    scontrol update jobid="$job" starttime=now
+}
+
+done_with() {
+    jq -e ".state == \"done\" and .exit_status == $1" "$STATE"/requests/*/status.json
+}
+
+causes() {
+    jq -r '[.segments[].cause] | join(" ")' "$STATE"/requests/*/segments.json
+}
+
+@test "the limit: all ranks save, the same job goes on, output and time stay" {
+    train -g 4 --nodes 2 --name on
+    follow=$BATS_TEST_TMPDIR/follow
+    "$RV" logs -f on </dev/null >"$follow" 2>&1 3>&- &
+    follower=$!
+    wait_for 30 says 4 "segment 0"
+    limit
+    wait_for 30 says 4 "saved"
+    wait_for 30 put_back
+    separate "$RV" ps
+    [[ $output == *"put back, Slurm holds it until "*:*:* ]]
+    valid "$STATE"/requests/*/{segments,status,request}.json
+    jq -e '.state == "waiting" and .first_cause == null' "$STATE"/requests/*/status.json
+    let_go
+    wait_for 30 says 4 "segment 1"
+    limit
+    let_go
+    wait_for 30 done_with 0
+    wait_for 30 ended "$follower"
+    cat "$follow"
+    says 4 "elapsed [1-9]"
+    [ "$(causes)" = "limit limit command" ]
+    [ "$(jq '[.segments[].job_id] | unique == ['"$job"']' "$STATE"/requests/*/segments.json)" = true ]
+    [ "$(grep -c "^[0-3]: segment [012]" "$follow")" = 12 ]
+    valid "$STATE"/requests/*/{segments,status}.json
+    [ "$(ls "$STATE"/checkpoints/*/saved.* | wc -l)" = 4 ]
+}
+
+@test "exit 0, a crash and a user's stop end it, also after the signal" {
+    submit -g 1 --checkpoint --name well -- true
+    a=$job
+    submit -g 1 --checkpoint --name crash -- sh -c 'exit 7'
+    b=$job
+    train -g 1 --name stopped
+    wait_for 30 says 1 "segment 0"
+    "$RV" stop "$job"
+    wait_job "$a" COMPLETED
+    wait_job "$b" FAILED
+    wait_job "$job" CANCELLED
+    wait_for 30 all_idle
+    [ "$(sort <<<"$(causes)")" = "command
+command
+stopped" ]
+    # Not on its own, and not because its limit would be near.
+    train -g 1 --name late
+    wait_for 30 says 1 "segment 0"
+    scontrol suspend "$job" 2>/dev/null && scontrol resume "$job"
+    limit
+    scancel "$job"
+    wait_job "$job" CANCELLED
+}
+
+@test "a signal that is not the limit's saves, and the job does not go on" {
+    submit -g 1 --checkpoint=USR2@40 --time 2h --name early -- \
+        env SIG=USR2 sh "$RVT/train.sh"
+    wait_for 30 says 1 "segment 0"
+    limit
+    wait_for 30 done_with 75
+    says 1 saved
+    [ "$(causes)" = command ]
+    grep -q 'not from the time limit' "$STATE"/logs/early-*.batch.err
+}
+
+@test "torchrun's own process is spared, its ranks are told" {
+    cat >agent.py <<'A'
+import os, signal, subprocess, sys
+worker = "import signal, sys\nsignal.signal(signal.SIGUSR1, lambda *a: (print('worker saved', flush=True), sys.exit(75)))\nprint('worker up', flush=True)\nwhile True: signal.pause()"
+kids = [subprocess.Popen([sys.executable, "-c", worker]) for _ in range(2)]
+print("agent ends with", [k.wait() for k in kids], flush=True)
+sys.exit(1)
+A
+    mkdir bin
+    printf '#!/bin/sh\nexec /usr/bin/python3 "%s/agent.py"\n' "$PWD" >bin/torchrun
+    chmod +x bin/torchrun
+    submit -g 2 --checkpoint=USR1@40 --time 1m --name agent -- "$PWD/bin/torchrun" --nproc-per-node=2 x.py
+    wait_for 30 says 2 "worker up"
+    limit
+    wait_for 30 put_back
+    says 2 "worker saved"
+    says 1 'agent ends with \[75, 75\]'
+    [ "$(causes)" = limit ]
+}
+
+@test "no requeue: another job goes on, with the same logs and time" {
+    train -g 2 --name chain
+    first=$job
+    scontrol update jobid="$job" requeue=0
+    wait_for 30 says 2 "segment 0"
+    "$RV" logs -f chain </dev/null >follow 2>&1 3>&- &
+    follower=$!
+    limit
+    wait_for 60 says 2 "segment 2\|segment 1"
+    job=$(jq -r '.segments[-1].job_id' "$STATE"/requests/*/segments.json)
+    [ "$job" -gt "$first" ]
+    scontrol update jobid="$job" requeue=0
+    valid "$STATE"/requests/*/jobs/*.json "$STATE"/requests/*/segments.json
+    limit
+    wait_for 60 done_with 0
+    wait_for 30 ended "$follower"
+    cat follow
+    says 2 "segment 2"
+    [ "$(grep -c "^[01]: segment [012]" follow)" = 6 ]
+    [ "$(causes)" = "limit limit command" ]
+    [ "$(cat "$STATE/outputs/chain-$first/out.0" | wc -l)" = 3 ]
+    [ "$(ls "$STATE/outputs")" = "chain-$first" ]
+}
+
+# preempted PARTITION [ARG...] - a trainer there, and another job that needs its place
+preempted() {
+    train -g 4 --nodes 2 -p "$@"
+    wait_for 30 says 4 "segment 0"
+    high=$(sbatch --parsable -p high -N2 --exclusive -o /dev/null --wrap 'sleep 0.1')
+}
+
+@test "preemption with REQUEUE goes on" {
+    LAST=1 preempted low --name requeue
+    wait_for 60 put_back
+    [ "$(causes)" = preemption ]
+    let_go
+    wait_for 60 done_with 0
+    says 4 "segment 1"
+    [ "$(causes)" = "preemption command" ]
+}
+
+@test "preemption with CANCEL goes on, a cancelled job does not" {
+    LAST=1 preempted cancel --name cancel
+    wait_for 60 put_back
+    [ "$(causes)" = preemption ]
+    "$RV" stop "$job"
+    wait_job "$job" CANCELLED
+}
+
+@test "a broken GPU: not on that node again" {
+    submit -g 1 --checkpoint --name broken -- sh -c \
+        '[ $RV_SEGMENT = 1 ] && exec hostname; echo "RuntimeError: CUDA error: GPU has fallen off the bus" >&2; exit 1'
+    wait_for 30 put_back
+    [ "$(causes)" = hardware ]
+    node=$(jq -r '.node' "$STATE"/requests/*/rank-0.json)
+    scontrol show job "$job" | grep -q "ExcNodeList=$node"
+    let_go
+    wait_for 30 done_with 0
+    [ "$(jq -r .node "$STATE"/requests/*/rank-0.json)" != "$node" ]
+}
+
+@test "slurmctld is asked again until it answers" {
+    train -g 1 --name silent
+    wait_for 30 says 1 "segment 0"
+    pid=$(jq -r '.daemons[] | select(.name | test("slurmctld")) | .pid' "$SANDBOX/sandbox.json")
+    limit
+    kill -STOP "$pid"
+    sleep 1
+    kill -CONT "$pid"
+    wait_for 60 put_back
+    [ "$(causes)" = limit ]
+}
