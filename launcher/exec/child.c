@@ -19,10 +19,12 @@
 #include <unistd.h>
 
 #include "exec/log.h"
+#include "exec/sweep.h"
 #include "exec/tail.h"
 
 #define WATCH_MAX 300
 #define DRAIN_MS  200 /* for the rest of a dead child's stderr */
+#define SWEEP_MS  500 /* for what a failed child left to be gone */
 #define GRACE_MS  150 /* for the signal that ended the child to reach us too */
 
 static const int forwarded[] = {SIGTERM, SIGINT,  SIGHUP,  SIGQUIT, SIGUSR1,
@@ -162,10 +164,13 @@ static void take_signals (struct run *run)
 /* Did it end or stop? Called after every wake-up: SIGCHLDs merge. */
 static void reap (struct run *run)
 {
+    pid_t which = run->o->adopt ? -1 : run->r->pid, pid;
     int status;
 
     while (!run->over
-           && waitpid (run->r->pid, &status, WNOHANG | WUNTRACED) > 0) {
+           && (pid = waitpid (which, &status, WNOHANG | WUNTRACED)) > 0) {
+        if (pid != run->r->pid)
+            continue; /* one that we adopted */
         if (WIFSTOPPED (status)) {
             if (run->stopping)
                 raise (SIGSTOP); /* the shell shall see us stop too */
@@ -267,6 +272,14 @@ static void await_step (struct run *run)
     }
 }
 
+/* A child that was told to end may have left one that saves its state. */
+static void sweep (const struct run *run)
+{
+    if (run->o->adopt && (run->r->signal || run->r->exit_status)
+        && !child_told_to_end (run->r))
+        sweep_children (SWEEP_MS);
+}
+
 /* In the child, between fork and exec. */
 static void become (const struct run *run, int report_fd)
 {
@@ -345,6 +358,8 @@ int child_run (const struct child_opts *opts, struct child_result *ret,
                     && child_tracks_cgroup (cgroup));
     if ((run.signal_fd = open_signals ()) < 0)
         return error_set (err, RV_EIO, "signalfd: %s", strerror (errno));
+    if (opts->adopt)
+        sweep_adopt ();
     if ((rc = tail_open (&run.tail, opts->tail, err))
         || (rc = start (&run, err)))
         goto out;
@@ -353,6 +368,7 @@ int child_run (const struct child_opts *opts, struct child_result *ret,
         run.step_fd = open_step (&run);
         loop (&run);
         await_step (&run);
+        sweep (&run);
     }
     tail_drain (&run.tail, DRAIN_MS);
     ret->tail = tail_take (&run.tail);

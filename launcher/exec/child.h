@@ -32,10 +32,12 @@ struct child_result;
 
 struct child_opts {
     char *const *argv;
-    char *const *env;                /* of the child */
-    const char *path;                /* program; NULL: argv[0] through PATH */
-    bool tail;                       /* keep the last lines of its stderr */
-    bool in_step;                    /* a task of Slurm: see child_forwards */
+    char *const *env; /* of the child */
+    const char *path; /* program; NULL: argv[0] through PATH */
+    bool tail;        /* keep the last lines of its stderr */
+    bool in_step;     /* a task of Slurm: see child_forwards */
+    bool adopt; /* what the child leaves running is ours, and ends with us where
+                 * it failed: the caller has no other children meanwhile */
     const struct child_watch *watch; /* NULL: none */
     /* signalled - a signal came. True: it is dealt with, and not forwarded.
      * NULL: none. */

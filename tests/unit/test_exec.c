@@ -5,13 +5,16 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -267,6 +270,67 @@ static void test_child_signals (void **state)
     child_result_fini (&r);
 }
 
+/* A number that a script has written, once it is whole. */
+static pid_t pid_in (const char *name)
+{
+    char *path = fsio_join (dir, name), text[24] = "";
+    FILE *f;
+
+    for (int i = 0; !strchr (text, '\n') && i < 1000; i++) {
+        if ((f = fopen (path, "re"))) {
+            if (!fgets (text, sizeof (text), f))
+                text[0] = '\0';
+            fclose (f);
+        }
+        poll (NULL, 0, 10);
+    }
+    free (path);
+    return (pid_t)strtol (text, NULL, 10);
+}
+
+/* What a child leaves: ended where it failed, but not when it ended well. */
+static void test_child_leaves (void **state)
+{
+    static const struct {
+        const char *end;
+        bool adopt, stays;
+    } v[] = {
+        {"exit 3", true, false},
+        {"kill -9 $$", true, false},
+        {"exit 0", true, true},
+        {"exit 3", false, true},
+    };
+    char script[300];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof (v) / sizeof (v[0]); i++) {
+        char *argv[] = {"sh", "-c", script, NULL};
+        struct child_opts opts = {
+            .argv = argv, .env = environ, .adopt = v[i].adopt};
+        struct child_result r;
+        pid_t left[2];
+
+        /* one at once, and one below that; neither minds SIGTERM */
+        snprintf (script, sizeof (script),
+                  "trap '' TERM; cd %s; rm -f a b; (sleep 90 & echo $! >b; "
+                  "sleep 91) & echo $! >a; until [ -s b ]; do sleep 0.01; "
+                  "done; %s",
+                  dir, v[i].end);
+        assert_int_equal (child_run (&opts, &r, NULL), 0);
+        child_result_fini (&r);
+        left[0] = pid_in ("a");
+        left[1] = pid_in ("b");
+        for (int k = 0; k < 2; k++) {
+            assert_true (left[k] > 1);
+            assert_int_equal (kill (left[k], 0), v[i].stays ? 0 : -1);
+            kill (left[k], SIGKILL);
+        }
+        prctl (PR_SET_CHILD_SUBREAPER, 0);
+        while (waitpid (-1, NULL, 0) > 0)
+            ;
+    }
+}
+
 static void test_child_tail (void **state)
 {
     char path[64], got[64] = "";
@@ -376,6 +440,7 @@ int main (void)
         cmocka_unit_test (test_tail),
         cmocka_unit_test (test_child_ends),
         cmocka_unit_test (test_child_signals),
+        cmocka_unit_test (test_child_leaves),
         cmocka_unit_test (test_child_tail),
         cmocka_unit_test (test_cause),
     };

@@ -74,6 +74,18 @@ x" ]
 1" ]
 }
 
+@test "goodfire-ai/spd#552: ranks that do not mind SIGTERM end with the first that failed" {
+    RVT_TIMEOUT=60 separate "$RV" run -f -g 4 -- sh -c 'trap "" TERM
+        sleep 300 & echo "$$ $!" >pids.$RANK
+        [ $RANK = 1 ] || { sleep 301; exit; }
+        until [ -s pids.0 ] && [ -s pids.2 ] && [ -s pids.3 ]; do sleep 0.05; done
+        date +%s%N >died; exit 5'
+    [ "$status" = 5 ]
+    [ $((($(date +%s%N) - $(cat died)) / 1000000)) -lt 20000 ]
+    [[ $stderr == *"rank 1 on n1 ended with status 5"* ]]
+    for pid in $(cat pids.?); do wait_for 20 gone "$pid"; done
+}
+
 @test "charliemeyer2000/rivanna.dev 0.0.12: a job that waits has no nodes" {
     submit -g 4 --name first -- sleep 60
     wait_job "$job" RUNNING
