@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "cluster.h"
+#include "exec/advice.h"
 #include "failure.h"
 #include "logtail.h"
 #include "plan/fsio.h"
@@ -443,6 +444,9 @@ static int judge_lost (struct follow *f)
                   f->status.started ? "was ended by Slurm" : "never started",
                   job->state, *reason ? ", " : "", reason);
     say (f, text);
+    if (!strcmp (job->state, "NODE_FAIL"))
+        fprintf (stderr, FAILURE_MARK "advice: %s\n",
+                 advice_of ("node_failure")->text);
     if (!f->status.started)
         return 125;
     if (job->exit_signal)

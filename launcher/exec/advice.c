@@ -178,3 +178,11 @@ const struct advice *advice_for (const struct advice_in *in)
             return &rows[i].advice;
     return NULL;
 }
+
+const struct advice *advice_of (const char *kind)
+{
+    for (size_t i = 0; i < sizeof (rows) / sizeof (*rows); i++)
+        if (!strcmp (rows[i].advice.kind, kind))
+            return &rows[i].advice;
+    return NULL;
+}

@@ -24,4 +24,7 @@ struct advice {
 /* advice_for - never NULL for what the table knows, else NULL. Static. */
 const struct advice *advice_for (const struct advice_in *in);
 
+/* advice_of - the first of that kind; NULL: no such kind. Static. */
+const struct advice *advice_of (const char *kind);
+
 #endif

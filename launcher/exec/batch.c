@@ -192,13 +192,16 @@ static bool ended_by_slurm (struct ending *e)
 {
     const json_t *cause = e->s->first_cause;
     const struct advice *why;
+    char node[128], text[160];
 
     if (cause && !json_is_true (json_object_get (cause, "told_to_end")))
         return false;
     why = diagnose_advice (NULL, e->c->tail);
     if (!why || !why->what)
         return false;
-    end_told (e, why->what);
+    diagnose_lost_node (e->c->tail, node, sizeof (node));
+    snprintf (text, sizeof (text), "node %s failed", node);
+    end_told (e, *node ? text : why->what);
     return true;
 }
 

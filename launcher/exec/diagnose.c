@@ -98,6 +98,16 @@ static void set_silent (json_t *j, const struct diagnose_in *in)
         json_object_set_new (j, "node", json_string (node));
 }
 
+/* No rank was first: the node is to blame. */
+static void set_lost_node (json_t *j, const struct diagnose_in *in)
+{
+    char node[128];
+
+    diagnose_lost_node (in->slurm, node, sizeof (node));
+    if (*node)
+        json_object_set_new (j, "node", json_string (node));
+}
+
 static void set_rank (json_t *j, const struct diagnose_in *in)
 {
     static const char *const key[] = {
@@ -130,6 +140,8 @@ json_t *diagnose (const struct diagnose_in *in)
     set_rank (j, in);
     if (in->silent_rank >= 0)
         set_silent (j, in);
+    else if (!in->rank)
+        set_lost_node (j, in);
     json_object_set_new (j, "ranks",
                          in->ranks ? json_integer (in->ranks) : json_null ());
     set_list (j, "well", in->well);
@@ -163,4 +175,13 @@ void diagnose_node (const char *slurm, uint32_t rank, char *ret, size_t size)
         }
         slurm += strcspn (slurm, "\n");
     }
+}
+
+void diagnose_lost_node (const char *slurm, char *ret, size_t size)
+{
+    static const char word[] = "srun: error: Node failure on ";
+    const char *at = slurm ? strstr (slurm, word) : NULL;
+
+    at = at ? at + strlen (word) : "";
+    snprintf (ret, size, "%.*s", (int)strcspn (at, " \n"), at);
 }

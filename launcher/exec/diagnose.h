@@ -37,4 +37,10 @@ void diagnose_say (const json_t *failure);
  *   ret   "" when no line does; 64 bytes are enough for a name */
 void diagnose_node (const char *slurm, uint32_t rank, char *ret, size_t size);
 
+/* diagnose_lost_node - which node, or list of nodes, does srun call lost? Its
+ * line is "srun: error: Node failure on NODE".
+ *   slurm   NULL: nothing was said
+ *   ret     "" when no line does */
+void diagnose_lost_node (const char *slurm, char *ret, size_t size);
+
 #endif

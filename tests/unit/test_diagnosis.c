@@ -209,6 +209,31 @@ static void test_advice (void **state)
     }
 }
 
+static void kinds (void **state)
+{
+    (void)state;
+    assert_null (advice_of ("none"));
+    assert_string_equal (advice_of ("preemption")->kind, "preemption");
+}
+
+static void lost_node (void **state)
+{
+    char node[8];
+
+    (void)state;
+    diagnose_lost_node (NULL, node, sizeof (node));
+    assert_string_equal (node, "");
+    diagnose_lost_node ("srun: error: n2: task 1: Killed\n", node,
+                        sizeof (node));
+    assert_string_equal (node, "");
+    diagnose_lost_node ("a\nsrun: error: Node failure on n2\nb", node,
+                        sizeof (node));
+    assert_string_equal (node, "n2");
+    diagnose_lost_node ("srun: error: Node failure on gpu-node-17", node,
+                        sizeof (node));
+    assert_string_equal (node, "gpu-nod");
+}
+
 static json_t *parse (const char *text)
 {
     json_t *j = json_loads (text, 0, NULL);
@@ -313,9 +338,14 @@ static void test_lines (void **state)
 int main (void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test (test_oom_folder),   cmocka_unit_test (test_oom_count),
-        cmocka_unit_test (test_oom_happened), cmocka_unit_test (test_advice),
-        cmocka_unit_test (test_node),         cmocka_unit_test (test_device),
+        cmocka_unit_test (test_oom_folder),
+        cmocka_unit_test (test_oom_count),
+        cmocka_unit_test (test_oom_happened),
+        cmocka_unit_test (test_advice),
+        cmocka_unit_test (kinds),
+        cmocka_unit_test (lost_node),
+        cmocka_unit_test (test_node),
+        cmocka_unit_test (test_device),
         cmocka_unit_test (test_lines),
     };
 
