@@ -39,6 +39,7 @@ struct cmd {
                             is for rv-exec, and not listed */
     const char *usage;   /* lines of `rv NAME --help`, ending in a newline */
     bool json;           /* takes --json */
+    bool local;          /* needs no cluster */
 
     /* run (required) - do it. argv[0] is the command's name; argv ends in
      * NULL. Returns an exit status; what went wrong has been printed. */

@@ -316,5 +316,6 @@ const struct cmd cmd_env = {
     .summary = "variables that your jobs alone see: tokens, keys",
     .usage = usage,
     .json = true,
+    .local = true,
     .run = cmd_env_run,
 };

@@ -130,6 +130,7 @@ const struct cmd cmd_help_about = {
     .summary = "tell what a command does and takes",
     .usage = "usage: rv help [--json] [COMMAND]\n",
     .json = true,
+    .local = true,
     .run = help_run,
 };
 
@@ -138,5 +139,6 @@ const struct cmd cmd_version = {
     .summary = "rv's version, and what it was built for",
     .usage = "usage: rv version [--json]\n",
     .json = true,
+    .local = true,
     .run = version_run,
 };

@@ -14,6 +14,7 @@
 #include "plan/duration.h"
 #include "plan/mig.h"
 #include "plan/strategy.h"
+#include "run_more.h"
 #include "run_opts.h"
 #include "secrets.h"
 #include "settings.h"
@@ -30,6 +31,7 @@ struct run {
     struct strategy_rule *rules; /* of rv.conf, one a [gpu TYPE] */
     char slices[GRES_NAME_MAX];  /* type of the MIG slices, "" = whole GPUs */
     struct strategy_plan plan;
+    struct run_more more;
     struct envfile secrets;
     struct request_new from;
     struct request req;
@@ -42,6 +44,7 @@ static void run_fini (struct run *run)
     settings_fini (&run->settings);
     strategy_cluster_fini (&run->cluster);
     request_fini (&run->req);
+    run_more_fini (&run->more);
     envfile_fini (&run->secrets);
     submit_argv_free (run->argv);
     free (run->rv_exec);
@@ -302,7 +305,14 @@ static int prepare (struct run *run)
     struct rv_error err = {0};
     const struct settings *s = &run->settings;
     const struct run_opts *o = &run->opts;
+    int rc = run_more_make (o, s, run->plan.constraint, &run->more, &err);
 
+    if (rc)
+        return fail (run,
+                     rc == RV_EINVAL    ? CMD_USAGE
+                     : rc == RV_ENOTSUP ? CMD_UNMET
+                                        : CMD_FAILED,
+                     &err);
     if (o->checkpoint.signal && run->plan.time_s >= 0
         && o->checkpoint.seconds >= run->plan.time_s)
         return cmd_usage_error (run->ctx,
@@ -319,6 +329,7 @@ static int prepare (struct run *run)
         .checkpoint = o->checkpoint,
         .env = s->conf.env,
         .n_env = s->conf.n_env,
+        .srun_options = run->more.step,
         .secrets = &run->secrets,
         .argc = o->argc,
         .argv = o->argv,
@@ -326,9 +337,7 @@ static int prepare (struct run *run)
     if (load_secrets (run, &err) != RV_OK
         || request_begin (&run->from, &run->req, &err) != RV_OK)
         return fail (run, CMD_FAILED, &err);
-    run->argv = submit_argv (&run->plan, &run->req,
-                             o->account ? o->account : s->conf.account,
-                             o->qos ? o->qos : s->conf.qos);
+    run->argv = submit_argv (&run->plan, &run->req, &run->more.submit);
     if (!run->argv) {
         error_set (&err, RV_ENOMEM, "out of memory");
         return fail (run, CMD_FAILED, &err);
@@ -534,6 +543,7 @@ static int cmd_run_run (struct cmd_ctx *ctx, int argc, char **argv)
 {
     struct run run = {.ctx = ctx};
     struct rv_error err = {0};
+    const char *word;
     int status;
 
     ctx->json = ctx->json || run_opts_json (argc, argv);
@@ -547,6 +557,11 @@ static int cmd_run_run (struct cmd_ctx *ctx, int argc, char **argv)
     if (ctx->json && run.opts.follow)
         return cmd_usage_error (ctx, "cannot run: -f prints the command's "
                                      "output, --json one object");
+    if ((word = run_opts_misplaced (&run.opts)))
+        fprintf (stderr,
+                 "rv: %s behind '%s' is that command's own; options of rv run "
+                 "stand before it, and -- before it says that this is meant\n",
+                 word, run.opts.argv[0]);
     status = run_it (&run);
     run_fini (&run);
     return status;

@@ -5,6 +5,7 @@
 #endif
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cmd.h"
@@ -20,6 +21,23 @@ static bool option (const char *arg, const char *name, const char **ret_value)
         return false;
     *ret_value = arg[len] ? arg + len + 1 : NULL;
     return true;
+}
+
+/* sbatch would go elsewhere, and squeue's user would look elsewhere. */
+static int other_cluster (const struct cmd_ctx *ctx)
+{
+    static const char *const names[] = {"SLURM_CLUSTERS", "SBATCH_CLUSTERS"};
+
+    for (size_t i = 0; i < sizeof (names) / sizeof (names[0]); i++) {
+        const char *value = getenv (names[i]);
+
+        if (value && *value)
+            return cmd_fail (ctx, CMD_UNMET, "unset it",
+                             "rv works with one cluster, the one of "
+                             "SLURM_CONF, and %s names '%s'",
+                             names[i], value);
+    }
+    return CMD_OK;
 }
 
 static int run_command (struct cmd_ctx *ctx, int argc, char **argv)
@@ -38,6 +56,8 @@ static int run_command (struct cmd_ctx *ctx, int argc, char **argv)
             return cmd_usage_error (ctx,
                                     "'%s' stands before the command: rv %s %s",
                                     argv[i], argv[i], argv[0]);
+    if (!ctx->cmd->local && other_cluster (ctx) != CMD_OK)
+        return CMD_UNMET;
     return ctx->cmd->run (ctx, argc, argv);
 }
 

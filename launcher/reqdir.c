@@ -163,6 +163,15 @@ static json_t *describe_checkpoint (const struct checkpoint *c)
                       (json_int_t)c->seconds);
 }
 
+static json_t *options_json (char *const *options)
+{
+    json_t *list = json_array ();
+
+    for (size_t i = 0; options && options[i]; i++)
+        json_array_append_new (list, jsonout_text (options[i]));
+    return list;
+}
+
 static json_t *describe (const struct request_new *from,
                          const struct request *req, const char *cwd)
 {
@@ -170,7 +179,7 @@ static json_t *describe (const struct request_new *from,
 
     return json_pack (
         "{s:s, s:s, s:s, s:o, s:o, s:I, s:o, s:I, s:I, s:I, s:I, s:o, s:I, "
-        "s:s, s:o, s:o, s:I, s:o, s:[]}",
+        "s:s, s:o, s:o, s:I, s:o, s:o}",
         "schema", "rv.request/1", "id", req->id, "name", req->name,
         "created_at", jsonout_time (req->created_at), "cwd", jsonout_text (cwd),
         "gpus", (json_int_t)p->gpus, "gpu_type",
@@ -187,7 +196,8 @@ static json_t *describe (const struct request_new *from,
                                  : json_null (),
         "checkpoint", describe_checkpoint (&from->checkpoint), "secrets",
         (json_int_t)(from->secrets ? from->secrets->n : 0), "log_dir",
-        jsonout_text (req->log_dir), "srun_options");
+        jsonout_text (req->log_dir), "srun_options",
+        options_json (from->srun_options));
 }
 
 /* A new file in the new folder: nobody reads it before the submission, so it

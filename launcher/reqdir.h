@@ -44,6 +44,7 @@ struct request_new {
     struct checkpoint checkpoint;
     const struct site_env *env; /* (n_env) of rv.conf; the user's own stay */
     size_t n_env;
+    char *const *srun_options; /* NULL-terminated, for the step; NULL = none */
     const struct envfile *secrets; /* NULL = none; only the ranks get them */
     int argc;
     char *const *argv;

@@ -3,6 +3,8 @@
 #include "run_opts.h"
 
 #include <getopt.h>
+#include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "plan/command.h"
@@ -21,6 +23,7 @@ enum {
     OPT_CHECKPOINT,
     OPT_DRY_RUN,
     OPT_JSON,
+    OPT_SLURM,
 };
 
 static const struct option long_options[] = {
@@ -43,6 +46,33 @@ static const struct option long_options[] = {
     {"dry-run", no_argument, NULL, OPT_DRY_RUN},
     {"json", no_argument, NULL, OPT_JSON},
     {"help", no_argument, NULL, 'h'},
+    /* Slurm's own, see run_slurm.h */
+    {"reservation", required_argument, NULL, OPT_SLURM},
+    {"exclude", required_argument, NULL, 'x'},
+    {"nodelist", required_argument, NULL, 'w'},
+    {"constraint", required_argument, NULL, 'C'},
+    {"dependency", required_argument, NULL, OPT_SLURM},
+    {"array", required_argument, NULL, OPT_SLURM},
+    {"mail-type", required_argument, NULL, OPT_SLURM},
+    {"mail-user", required_argument, NULL, OPT_SLURM},
+    {"exclusive", optional_argument, NULL, OPT_SLURM},
+    {"slurm", required_argument, NULL, OPT_SLURM},
+    {"clusters", required_argument, NULL, 'M'},
+    {"container-image", required_argument, NULL, OPT_SLURM},
+    {"container-mounts", required_argument, NULL, OPT_SLURM},
+    {"container-workdir", required_argument, NULL, OPT_SLURM},
+    {"container-name", required_argument, NULL, OPT_SLURM},
+    {"container-save", required_argument, NULL, OPT_SLURM},
+    {"container-mount-home", no_argument, NULL, OPT_SLURM},
+    {"no-container-mount-home", no_argument, NULL, OPT_SLURM},
+    {"container-remap-root", no_argument, NULL, OPT_SLURM},
+    {"no-container-remap-root", no_argument, NULL, OPT_SLURM},
+    {"container-entrypoint", no_argument, NULL, OPT_SLURM},
+    {"no-container-entrypoint", no_argument, NULL, OPT_SLURM},
+    {"container-entrypoint-log", no_argument, NULL, OPT_SLURM},
+    {"container-writable", no_argument, NULL, OPT_SLURM},
+    {"container-readonly", no_argument, NULL, OPT_SLURM},
+    {"container-env", required_argument, NULL, OPT_SLURM},
     {NULL, 0, NULL, 0},
 };
 
@@ -60,12 +90,25 @@ const char run_opts_help[] =
     "      --nodes N       spread over N nodes (default: as few as can)\n"
     "      --single-node   one node, as --nodes 1\n"
     "  -p, --partition P   partition; -A, --account; -q, --qos as sbatch's\n"
+    "  -x, --exclude; -w, --nodelist; -C, --constraint; --reservation;\n"
+    "  --dependency; --array; --mail-type; --mail-user; --exclusive[=WHOM]\n"
+    "                      as sbatch's\n"
+    "  --container-image, and pyxis's other --container- options: the ranks "
+    "run\n"
+    "                      in it\n"
+    "      --slurm=OPTION  any other option of sbatch: --slurm=--nice=100\n"
     "  -f, --follow        show the output until the job ends\n"
     "  -l, --label         with -f: begin each line with its rank\n"
     "      --dry-run       print the plan and the sbatch line, submit "
     "nothing\n"
     "      --json          one JSON object on standard output\n"
-    "Options end at the first word that is none.\n";
+    "Options end at the first word that is none: those behind the command are\n"
+    "its own. Defaults stand in rv.conf(5). With -f the status is the\n"
+    "command's; else 0, 1 failed or refused, 2 usage, 3 no controller, 5 "
+    "cannot\n"
+    "be met as asked.\n"
+    "  rv run -g 4 -t a100 --time 2h -f -- python train.py --lr 3e-4\n"
+    "  rv run -g 8 torchrun --nproc_per_node=4 train.py\n";
 
 static int parse_gpus (const char *text, struct run_opts *opts,
                        struct rv_error *err)
@@ -172,9 +215,28 @@ static int bad_option (int argc, char *argv[], int c, struct rv_error *err)
                       word);
 }
 
-static int take_option (int c, struct run_opts *opts, struct rv_error *err)
+/* The long name of an option that has a letter. */
+static const char *long_name (int letter)
+{
+    const struct option *o = long_options;
+
+    while (o->val != letter)
+        o++;
+    return o->name;
+}
+
+static int take_option (int c, int index, struct run_opts *opts,
+                        struct rv_error *err)
 {
     switch (c) {
+    case OPT_SLURM:
+        return run_slurm_add (&opts->slurm, long_options[index].name, optarg,
+                              err);
+    case 'x':
+    case 'w':
+    case 'C':
+    case 'M':
+        return run_slurm_add (&opts->slurm, long_name (c), optarg, err);
     case 'g':
         return parse_gpus (optarg, opts, err);
     case 't':
@@ -245,6 +307,10 @@ static int check (const struct run_opts *opts, struct rv_error *err)
         return error_set (err, RV_EINVAL,
                           "-f follows a job and --dry-run submits none; leave "
                           "one out");
+    if (opts->follow && opts->slurm.array)
+        return error_set (err, RV_EINVAL,
+                          "-f follows one job and --array submits several; "
+                          "leave one out");
     if (opts->follow && opts->json)
         return error_set (err, RV_EINVAL,
                           "-f prints the command's output and --json one "
@@ -252,19 +318,46 @@ static int check (const struct run_opts *opts, struct rv_error *err)
     return RV_OK;
 }
 
-static int next_option (int argc, char *argv[])
+static int next_option (int argc, char *argv[], int *ret_index)
 {
-    return getopt_long (argc, argv, "+:g:t:p:A:q:flh", long_options, NULL);
+    return getopt_long (argc, argv, "+:g:t:p:A:q:x:w:C:M:flh", long_options,
+                        ret_index);
+}
+
+const char *run_opts_misplaced (const struct run_opts *opts)
+{
+    static const char *const ours[] = {
+        "gpu",   "gpus",   "type",        "mig",       "vram",
+        "time",  "mem",    "qos",         "partition", "account",
+        "nodes", "follow", "single-node", "dry-run",   "checkpoint",
+    };
+
+    for (int i = 1; i < opts->argc && !opts->dashes; i++) {
+        const char *word = opts->argv[i];
+
+        if (!strcmp (word, "--"))
+            break;
+        if (!strcmp (word, "-g"))
+            return word;
+        for (size_t k = 0; k < sizeof (ours) / sizeof (ours[0]); k++) {
+            size_t len = strlen (ours[k]);
+
+            if (!strncmp (word, "--", 2) && !strncmp (word + 2, ours[k], len)
+                && (word[2 + len] == '\0' || word[2 + len] == '='))
+                return word;
+        }
+    }
+    return NULL;
 }
 
 bool run_opts_json (int argc, char *argv[])
 {
     bool json = false;
-    int c;
+    int c, index;
 
     optind = 0;
     opterr = 0;
-    while ((c = next_option (argc, argv)) != -1)
+    while ((c = next_option (argc, argv, &index)) != -1)
         json = json || c == OPT_JSON;
     return json;
 }
@@ -273,16 +366,17 @@ int run_opts_parse (int argc, char *argv[], struct run_opts *opts,
                     struct rv_error *err)
 {
     struct run_opts out = {.gpus = 1};
-    int c, status;
+    int c, index, status;
 
     optind = 0; /* 0, not 1: glibc then forgets an earlier parse */
     opterr = 0;
-    while ((c = next_option (argc, argv)) != -1) {
+    while ((c = next_option (argc, argv, &index)) != -1) {
         if (c == '?' || c == ':')
             return bad_option (argc, argv, c, err);
-        if ((status = take_option (c, &out, err)) != RV_OK)
+        if ((status = take_option (c, index, &out, err)) != RV_OK)
             return status;
     }
+    out.dashes = !strcmp (argv[optind - 1], "--");
     out.argc = argc - optind;
     out.argv = argv + optind;
     if ((status = check (&out, err)) != RV_OK)

@@ -10,6 +10,7 @@
 
 #include "plan/checkpoint.h"
 #include "plan/error.h"
+#include "run_slurm.h"
 
 struct run_opts {
     bool gpus_given;
@@ -25,7 +26,9 @@ struct run_opts {
     bool single_node;   /* [nodes] is 1 then */
     struct checkpoint checkpoint;
     bool follow, label, dry_run, json, help;
-    int argc; /* the command; its words stand unchanged */
+    struct run_slurm slurm; /* what goes to sbatch as it is */
+    bool dashes;            /* "--" stands before the command */
+    int argc;               /* the command; its words stand unchanged */
     char **argv;
 };
 
@@ -36,6 +39,11 @@ struct run_opts {
  * word that is wrong. */
 int run_opts_parse (int argc, char *argv[], struct run_opts *opts,
                     struct rv_error *err);
+
+/* run_opts_misplaced - the first word behind the command that reads like an
+ * option of rv run; NULL when there is none, or "--" stands before the command,
+ * or before that word. It is the command's: to be pointed out, no more. */
+const char *run_opts_misplaced (const struct run_opts *opts);
 
 /* run_opts_json - is --json among them? Words that are no options are passed
  * over: it decides how those are reported. */

@@ -16,7 +16,7 @@
 #include "plan/fsio.h"
 #include "proc.h"
 
-#define WORDS_MAX 32
+#define WORDS_MAX 128
 #define SUBMIT_MS 120000 /* a busy controller may take its time */
 
 struct words {
@@ -62,8 +62,10 @@ static void add_log (struct words *w, const char *option,
 }
 
 char **submit_argv (const struct strategy_plan *plan, const struct request *req,
-                    const char *account, const char *qos)
+                    const struct submit_more *more)
 {
+    const char *constraint =
+        more->constraint ? more->constraint : plan->constraint;
     struct words w = {.n = 0};
     char time[32], **argv;
 
@@ -81,17 +83,19 @@ char **submit_argv (const struct strategy_plan *plan, const struct request *req,
         add (&w, "--mem=%lluM", (unsigned long long)plan->mem_mb);
     add (&w, "--time=%s",
          duration_format_slurm (plan->time_s, time, sizeof (time)));
-    if (plan->constraint)
-        add (&w, "--constraint=%s", plan->constraint);
-    if (account)
-        add (&w, "--account=%s", account);
-    if (qos)
-        add (&w, "--qos=%s", qos);
+    if (constraint)
+        add (&w, "--constraint=%s", constraint);
+    if (more->account)
+        add (&w, "--account=%s", more->account);
+    if (more->qos)
+        add (&w, "--qos=%s", more->qos);
     if (req->checkpoint.signal) {
         /* To the batch step alone: rv-exec tells the ranks. */
         add (&w, "--signal=B:USR1@%u", req->checkpoint.seconds);
         add (&w, "--requeue");
     }
+    for (size_t i = 0; more->words && more->words[i]; i++)
+        add (&w, "%s", more->words[i]);
     add_log (&w, "--output", req, "out");
     add_log (&w, "--error", req, "err");
     add (&w, "--open-mode=append");
@@ -171,28 +175,25 @@ char **submit_environ (void)
     return env;
 }
 
-/* sbatch's lines as one: its prefix goes, newlines become "; ". */
+/* sbatch's own words, less its prefix. A filter of the site may say more than a
+ * line: that goes to stderr as it is. */
 static int refused (const struct proc_result *result, struct rv_error *err)
 {
+    const char *newline = strchr (result->err, '\n');
+    const char *text = result->err;
     char line[400];
-    size_t n = 0;
 
-    for (const char *p = result->err; *p && n + 3 < sizeof (line);) {
-        if (begins (p, "sbatch: "))
-            p += strlen ("sbatch: ");
-        if (begins (p, "error: "))
-            p += strlen ("error: ");
-        while (*p && *p != '\n' && n + 3 < sizeof (line))
-            line[n++] = *p++;
-        while (*p == '\n')
-            p++;
-        if (*p) {
-            line[n++] = ';';
-            line[n++] = ' ';
-        }
+    if ((newline && newline[1]) || result->err_len >= sizeof (line) - 32) {
+        fputs (result->err, stderr);
+        return error_set (err, RV_EINVAL,
+                          "sbatch refused it, for the reason above");
     }
-    line[n] = '\0';
-    if (!n)
+    if (begins (text, "sbatch: "))
+        text += strlen ("sbatch: ");
+    if (begins (text, "error: "))
+        text += strlen ("error: ");
+    snprintf (line, sizeof (line), "%.*s", (int)strcspn (text, "\n"), text);
+    if (!line[0])
         snprintf (line, sizeof (line), "it ended with status %d",
                   result->status);
     return error_set (err, RV_EINVAL, "sbatch: %s", line);
@@ -226,6 +227,26 @@ int submit_run (char *const argv[], uint32_t *ret_job_id, struct rv_error *err)
     /* What sbatch says beside success is for the user. */
     if (status == RV_OK && result.err_len)
         fputs (result.err, stderr);
+    proc_result_fini (&result);
+    return status;
+}
+
+int submit_has_option (const char *name, struct rv_error *err)
+{
+    char *const argv[] = {"srun", "--help", NULL};
+    struct proc_opts opts = {.deadline_ms = 20000};
+    struct proc_result result;
+    char word[64];
+    int status = proc_run (argv, &opts, &result, err);
+
+    if (status != RV_OK)
+        return status;
+    snprintf (word, sizeof (word), "--%s", name);
+    if (!strstr (result.out, word))
+        status = error_set (err, RV_ENOTSUP,
+                            "srun here has no %s: the plugin that brings it "
+                            "(pyxis) is not installed",
+                            word);
     proc_result_fini (&result);
     return status;
 }

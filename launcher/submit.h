@@ -12,10 +12,17 @@
 #include "plan/strategy.h"
 #include "reqdir.h"
 
+/* What the user and rv.conf add to a plan. Borrowed; NULL = nothing. */
+struct submit_more {
+    const char *account, *qos;
+    const char *constraint; /* in the place of the plan's */
+    char *const *words;     /* NULL-terminated, as they are */
+};
+
 /* submit_argv - NULL-terminated words, "sbatch" first; free with
- * submit_argv_free. account and qos may be NULL. NULL when out of memory. */
+ * submit_argv_free. NULL when out of memory. */
 char **submit_argv (const struct strategy_plan *plan, const struct request *req,
-                    const char *account, const char *qos);
+                    const struct submit_more *more);
 void submit_argv_free (char **argv);
 
 /* submit_environ - this process's environment for a new job, NULL-terminated,
@@ -27,8 +34,12 @@ char **submit_environ (void);
 
 /* submit_run - call sbatch.
  *   ret_job_id   written on success
- * RV_EINVAL with sbatch's own words when it refused, RV_ENOTFOUND when there
- * is no sbatch, RV_ETIMEDOUT. */
+ * RV_EINVAL with sbatch's own words when it refused (several lines stand on
+ * stderr as they are), RV_ENOTFOUND when there is no sbatch, RV_ETIMEDOUT. */
 int submit_run (char *const argv[], uint32_t *ret_job_id, struct rv_error *err);
+
+/* submit_has_option - does srun here have the long option [name]? Containers
+ * come with a plugin. RV_ENOTSUP when it has not. */
+int submit_has_option (const char *name, struct rv_error *err);
 
 #endif

@@ -93,7 +93,7 @@ for shell in bash zsh fish; do
     fi
     # shellcheck disable=SC2086 # words
     offers "$shell" 'rv ' $commands
-    offers "$shell" 'rv run --' --gpus --follow --dry-run
+    offers "$shell" 'rv run --' --exclude --slurm --gpus --follow --dry-run
     offers "$shell" 'rv run -t ' a100 v100
     offers "$shell" 'rv run -p ' debug night
     offers "$shell" 'rv stop ' 17 night noon

@@ -50,6 +50,18 @@ complete -c rv -n '__rv_is run' -l single-node -d 'one node'
 complete -c rv -n '__rv_is run' -s p -l partition -x -d partition -a '(sinfo -h -o %R 2>/dev/null)'
 complete -c rv -n '__rv_is run' -s A -l account -x -d account
 complete -c rv -n '__rv_is run' -s q -l qos -x -d qos
+complete -c rv -n '__rv_is run' -s x -l exclude -x -d 'not these nodes'
+complete -c rv -n '__rv_is run' -s w -l nodelist -x -d 'these nodes'
+complete -c rv -n '__rv_is run' -s C -l constraint -x -d features
+complete -c rv -n '__rv_is run' -l reservation -x -d reservation
+complete -c rv -n '__rv_is run' -l dependency -x -d 'jobs before'
+complete -c rv -n '__rv_is run' -l array -x -d 'tasks of an array'
+complete -c rv -n '__rv_is run' -l mail-type -x -a 'BEGIN END FAIL ALL' -d 'mail when'
+complete -c rv -n '__rv_is run' -l mail-user -x -d 'mail to'
+complete -c rv -n '__rv_is run' -l exclusive -d 'whole nodes'
+complete -c rv -n '__rv_is run' -l container-image -x -d 'image of pyxis'
+complete -c rv -n '__rv_is run' -l container-mounts -x -d 'mounts of pyxis'
+complete -c rv -n '__rv_is run' -l slurm -x -d 'option of sbatch'
 complete -c rv -n '__rv_is run' -s f -l follow -d 'show the output until the end'
 complete -c rv -n '__rv_is run' -s l -l label -d 'begin lines with the rank'
 complete -c rv -n '__rv_is run' -l dry-run -d 'print the plan, submit nothing'

@@ -562,5 +562,6 @@ const struct cmd cmd_sandbox = {
     .summary = "a private Slurm on this machine: up, down, status, env",
     .usage = usage,
     .json = true,
+    .local = true,
     .run = run,
 };

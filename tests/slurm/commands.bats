@@ -197,3 +197,84 @@ P
     [ "$status" = 2 ]
     [[ $stderr == *"'--sandbox' stands before the command: rv --sandbox ps;"* ]]
 }
+
+# sbatch_words ARG... - the words that rv run would give sbatch, one a line
+sbatch_words() {
+    "$RV" run --dry-run --json "$@" | jq -r '.sbatch_argv[]'
+}
+
+@test "run hands Slurm's own options on" {
+    words=$(sbatch_words -A acc --qos q --reservation=r -x n1 -w n2 -C f \
+        --dependency=after:1 --array=0-3%2 --mail-type=END --mail-user=me \
+        --exclusive=user --slurm=--nice=7 --slurm -H true)
+    for w in --account=acc --qos=q --reservation=r --exclude=n1 --nodelist=n2 \
+        --constraint=f --dependency=after:1 --array=0-3%2 --mail-type=END \
+        --mail-user=me --exclusive=user --nice=7 -H; do
+        grep -qxF -- "$w" <<<"$words"
+    done
+    submit --name away -g 1 -x n1 --slurm=--nice=7 --slurm=--comment='two words' -- \
+        sh -c 'echo $SLURM_JOB_NODELIST $CUDA_VISIBLE_DEVICES'
+    scontrol show job "$job" -o | grep -E 'ExcNodeList=n1 .*Comment=two words|Comment=two words.*ExcNodeList=n1'
+    scontrol show job "$job" -o | grep -q 'Nice=7'
+    submit --name behind -g 0 --dependency="afterok:$job" -- sh -c 'echo gpus=$CUDA_VISIBLE_DEVICES $WORLD_SIZE'
+    wait_job "$job" COMPLETED
+    [ "$("$RV" logs away)" = "n2 0" ]
+    [ "$("$RV" logs behind)" = "gpus= 1" ]
+}
+
+@test "run refuses what it decides itself, other clusters and absent containers" {
+    separate "$RV" run --slurm=--nodes=2 true
+    [ "$status" = 2 ]
+    [[ $stderr == *"use --nodes;"* ]]
+    separate "$RV" run -M other true
+    [ "$status" = 5 ]
+    [[ $stderr == *"one cluster"* ]]
+    for v in SLURM_CLUSTERS SBATCH_CLUSTERS; do
+        run_cmd env $v=other "$RV" ps
+        [ "$status" = 5 ]
+        [[ $output == "rv: rv works with one cluster, the one of SLURM_CONF, and $v names 'other'; unset it" ]]
+        run_cmd env $v=other "$RV" version
+        [ "$status" = 0 ]
+    done
+    separate "$RV" run --container-image=x true
+    [ "$status" = 5 ]
+    [[ $stderr == *"srun here has no --container-image"* ]]
+    separate "$RV" run -f -g 0 echo --gpus 2
+    [ "$status" = 0 ]
+    [ "$output" = '--gpus 2' ]
+    grep -q "^rv: --gpus behind 'echo' is that command's own" <<<"$stderr"
+    separate "$RV" run -f -g 0 -- echo --gpus 2
+    ! grep -q "command's own" <<<"$stderr"
+}
+
+@test "what a filter of the site says is shown as it is" {
+    mkdir etc
+    sed 's/^include /&/' "$SANDBOX/slurm.conf" >etc/slurm.conf
+    echo 'CliFilterPlugins=lua' >>etc/slurm.conf
+    for f in gres.conf plugstack.conf cgroup.conf; do
+        [ ! -e "$SANDBOX/$f" ] || cp "$SANDBOX/$f" etc/
+    done
+    cat >etc/cli_filter.lua <<'L'
+function slurm_cli_setup_defaults (options, early) return slurm.SUCCESS end
+function slurm_cli_post_submit (offset, id, step) return slurm.SUCCESS end
+function slurm_cli_pre_submit (options, offset)
+    if options["comment"] == nil then return slurm.SUCCESS end
+    slurm.log_error ("this site wants %s", options["comment"])
+    if options["comment"] == "more" then slurm.log_error ("  ask   the desk") end
+    return slurm.ERROR
+end
+L
+    SLURM_CONF=$PWD/etc/slurm.conf separate "$RV" run true
+    [ "$status" = 0 ]
+    SLURM_CONF=$PWD/etc/slurm.conf separate "$RV" run --slurm=--comment=less true
+    [ "$status" = 1 ]
+    grep -q 'this site wants less$' <<<"$stderr"
+    [ "$(tail -n 1 <<<"$stderr")" = "rv: cannot run 'true': sbatch refused it, for the reason above" ]
+    separate "$RV" run -C none true
+    [ "$status" = 1 ]
+    [ "$stderr" = "rv: cannot run 'true': sbatch: Batch job submission failed: Invalid feature specification" ]
+    SLURM_CONF=$PWD/etc/slurm.conf separate "$RV" run --slurm=--comment=more true
+    [ "$status" = 1 ]
+    grep -q '  ask   the desk$' <<<"$stderr"
+    [ -z "$(ls "$STATE/requests" | tail -n +2)" ]
+}

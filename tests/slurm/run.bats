@@ -258,13 +258,15 @@ TOKENIZERS_PARALLELISM=true" ]
     done
 }
 
-@test "what sbatch refuses is one line and leaves nothing" {
+@test "what sbatch says when it refuses is shown as it is, and nothing is left" {
     mkdir bin
     printf '#!/bin/sh\necho "sbatch: error: Batch job submission failed: a" >&2\necho "sbatch: error: b" >&2\nexit 1\n' >bin/sbatch
     chmod 755 bin/sbatch
     PATH=$PWD/bin:$PATH separate "$RV" run -- true
     [ "$status" = 1 ]
-    [ "$stderr" = "rv: cannot run 'true': sbatch: Batch job submission failed: a; b" ]
+    [ "$stderr" = "sbatch: error: Batch job submission failed: a
+sbatch: error: b
+rv: cannot run 'true': sbatch refused it, for the reason above" ]
     [ -z "$(ls "$STATE/requests")" ]
 }
 

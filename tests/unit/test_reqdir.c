@@ -337,7 +337,9 @@ static void sbatch_words (void **state)
     char **argv, want[256];
 
     assert_int_equal (request_begin (&f->from, &req, NULL), RV_OK);
-    argv = submit_argv (&f->plan, &req, "acc", NULL);
+    argv = submit_argv (
+        &f->plan, &req,
+        &(struct submit_more){.account = "acc", .constraint = "f"});
     assert_string_equal (find (argv, "--gres"), "--gres=gpu:a100:2");
     assert_string_equal (find (argv, "--mem"), "--mem=1000M");
     assert_string_equal (find (argv, "--time"), "--time=02:59:00");
@@ -351,7 +353,7 @@ static void sbatch_words (void **state)
     submit_argv_free (argv);
     f->plan.type[0] = '\0';
     f->plan.mem_mb = 0;
-    argv = submit_argv (&f->plan, &req, NULL, "q");
+    argv = submit_argv (&f->plan, &req, &(struct submit_more){.qos = "q"});
     assert_string_equal (find (argv, "--gres"), "--gres=gpu:2");
     assert_null (find (argv, "--mem"));
     assert_string_equal (find (argv, "--qos"), "--qos=q");

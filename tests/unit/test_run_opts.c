@@ -47,6 +47,10 @@ static const struct bad bads[] = {
     {{"run", "--gpu-count=2", "true"}, RV_EINVAL, "--gpu-count"},
     {{"run", "--json=1", "true"}, RV_EINVAL, "--json"},
     {{"run", "-g"}, RV_EINVAL, "value"},
+    {{"run", "-M", "x", "true"}, RV_ENOTSUP, "one cluster"},
+    {{"run", "--clusters=x", "true"}, RV_ENOTSUP, "one cluster"},
+    {{"run", "--slurm=--nodes=2", "true"}, RV_EINVAL, "--nodes"},
+    {{"run", "-f", "--array=0-3", "true"}, RV_EINVAL, "--array"},
 };
 
 static int count (char *const argv[])
@@ -118,6 +122,63 @@ static void defaults (void **state)
     assert_false (opts.follow || opts.json || opts.dry_run || opts.label);
 }
 
+/* Options behind the command are its own, but may be a slip. */
+static void misplaced (void **state)
+{
+    static const struct {
+        char *argv[WORDS];
+        const char *word;
+    } v[] = {
+        {{"run", "a.out", "--gpus", "2"}, "--gpus"},
+        {{"run", "-g", "1", "a.out", "x", "--time=1h"}, "--time=1h"},
+        {{"run", "a.out", "-g", "2"}, "-g"},
+        {{"run", "a.out", "--dry-run"}, "--dry-run"},
+        {{"run", "--", "a.out", "--gpus", "2"}, NULL},
+        {{"run", "a.out", "--", "--gpus", "2"}, NULL},
+        {{"run", "a.out", "--gpus-per-node", "-f", "--timeout=3"}, NULL},
+        {{"run", "--gpus", "2", "a.out"}, NULL},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof (v) / sizeof (v[0]); i++) {
+        char *argv[WORDS + 1] = {NULL};
+        struct run_opts opts;
+        const char *word;
+
+        memcpy (argv, v[i].argv, sizeof (v[i].argv));
+        assert_int_equal (run_opts_parse (count (v[i].argv), argv, &opts, NULL),
+                          RV_OK);
+        word = run_opts_misplaced (&opts);
+        if (!word != !v[i].word || (word && strcmp (word, v[i].word)))
+            fail_msg ("row %zu: %s", i, word ? word : "none");
+    }
+}
+
+static void slurm_options (void **state)
+{
+    char *argv[] = {"run",         "-x",
+                    "n1",          "--nodelist=n2",
+                    "-Cfast",      "--exclusive",
+                    "--slurm",     "--nice=1",
+                    "--array=0-1", "--mail-type=END",
+                    "true",        NULL};
+    static const char *const want[] = {"exclude", "nodelist", "exclusive",
+                                       NULL,      "array",    "mail-type"};
+    struct run_opts opts;
+
+    (void)state;
+    assert_int_equal (run_opts_parse (11, argv, &opts, NULL), RV_OK);
+    assert_int_equal (opts.slurm.n, 6);
+    for (size_t i = 0; i < 6; i++)
+        if (want[i])
+            assert_string_equal (opts.slurm.opt[i].name, want[i]);
+        else
+            assert_null (opts.slurm.opt[i].name);
+    assert_string_equal (opts.slurm.constraint, "fast");
+    assert_null (opts.slurm.opt[2].value);
+    assert_string_equal (opts.slurm.opt[3].value, "--nice=1");
+}
+
 static void all_given (void **state)
 {
     char *argv[] = {"run",        "-fl",       "-g0",       "-t",     "A100",
@@ -174,6 +235,8 @@ int main (void)
         cmocka_unit_test (refused),
         cmocka_unit_test (asks_for_json),
         cmocka_unit_test (defaults),
+        cmocka_unit_test (misplaced),
+        cmocka_unit_test (slurm_options),
         cmocka_unit_test (all_given),
         cmocka_unit_test (stops_at_command),
         cmocka_unit_test (memory_and_nodes),
