@@ -21,7 +21,8 @@ static int64_t find_one (struct forecast *f, const struct forecast_need *need,
                          const struct lane_need *one, const bool *allowed,
                          int64_t from, int64_t limit)
 {
-    const int64_t *opens = one->gpus ? f->opens_gpu : f->opens;
+    size_t kind = forecast_kind (one, need->time_s);
+    const int64_t *opens = &f->opens[kind * f->cluster->n_nodes];
     int64_t best = limit;
 
     for (size_t i = 0; i < need->part->n_nodes && best > from; i++) {
@@ -30,7 +31,9 @@ static int64_t find_one (struct forecast *f, const struct forecast_need *need,
 
         if (opens[node] >= best || (allowed && !allowed[node]))
             continue;
-        start = lane_earliest (&f->lane[node], one, from, need->time_s);
+        start = forecast_opens (f, kind, node);
+        start = lane_earliest (&f->lane[node], one, start > from ? start : from,
+                               need->time_s, best);
         if (start < best) {
             best = start;
             f->found[0] = node;
@@ -74,13 +77,19 @@ static int64_t nth (int64_t *v, size_t n, size_t k)
 static uint32_t fit_at (struct forecast *f, const struct forecast_need *need,
                         const struct lane_need *one, int64_t at)
 {
+    size_t kind = forecast_kind (one, need->time_s);
     uint32_t n = 0;
 
     for (size_t i = 0; i < need->part->n_nodes && n < need->nodes; i++) {
         uint32_t node = need->part->node[i];
+        int64_t opens;
 
-        if (f->when[i] < at)
-            f->when[i] = lane_earliest (&f->lane[node], one, at, need->time_s);
+        if (f->when[i] < at) {
+            opens = forecast_opens (f, kind, node);
+            f->when[i] =
+                lane_earliest (&f->lane[node], one, opens > at ? opens : at,
+                               need->time_s, LANE_NEVER);
+        }
         if (f->when[i] == at)
             f->found[n++] = node;
     }
@@ -166,15 +175,15 @@ struct forecast *forecast_new (const struct strategy_cluster *c)
         return NULL;
     f->cluster = c;
     f->lane = calloc (c->n_nodes + 1, sizeof (*f->lane));
-    f->opens = calloc (c->n_nodes + 1, sizeof (*f->opens));
-    f->opens_gpu = calloc (c->n_nodes + 1, sizeof (*f->opens_gpu));
+    f->opens = calloc (FORECAST_KINDS * c->n_nodes + 1, sizeof (*f->opens));
+    f->fresh = calloc (FORECAST_KINDS * c->n_nodes + 1, sizeof (*f->fresh));
     f->when = calloc (c->n_nodes + 1, sizeof (*f->when));
     f->pick = calloc (c->n_nodes + 1, sizeof (*f->pick));
     f->found = calloc (c->n_nodes + 1, sizeof (*f->found));
     f->order = calloc (c->n_jobs + 1, sizeof (*f->order));
     f->waiting = calloc (c->n_parts + 1, sizeof (*f->waiting));
-    if (!f->lane || !f->opens || !f->opens_gpu || !f->when || !f->pick
-        || !f->found || !f->order || !f->waiting || forecast_build (f)) {
+    if (!f->lane || !f->opens || !f->fresh || !f->when || !f->pick || !f->found
+        || !f->order || !f->waiting || forecast_build (f)) {
         forecast_free (f);
         return NULL;
     }
@@ -192,7 +201,7 @@ void forecast_free (struct forecast *f)
         free (f->filter[i].node);
     free (f->lane);
     free (f->opens);
-    free (f->opens_gpu);
+    free (f->fresh);
     free (f->when);
     free (f->pick);
     free (f->found);
@@ -215,7 +224,10 @@ size_t forecast_waiting (const struct forecast *f,
 static struct lane_need need_of (const struct forecast *f,
                                  const struct forecast_need *need)
 {
-    return (struct lane_need){.type = forecast_type (f, need->type),
+    int type = forecast_type (f, need->type);
+
+    return (struct lane_need){.type = type,
+                              .slice = type >= 0 && f->slice[type],
                               .gpus = need->gpus,
                               .cpus = need->cpus,
                               .mem_mb = need->mem_mb,

@@ -7,6 +7,8 @@
 #include "plan/feature.h"
 #include "plan/forecast_impl.h"
 
+#define GPUS_MAX 8192 /* of a slot; the sum of all fits 16 bits */
+
 int forecast_type (const struct forecast *f, const char *type)
 {
     if (!type || !type[0])
@@ -24,8 +26,10 @@ static int type_number (struct forecast *f, const char *type)
 
     while (i < f->n_types && strcasecmp (f->type[i], type))
         i++;
-    if (i == f->n_types && i < FORECAST_TYPES)
+    if (i == f->n_types && i < FORECAST_TYPES) {
+        f->slice[i] = gres_is_mig (type);
         f->type[f->n_types++] = type;
+    }
     return i < FORECAST_TYPES ? i : LANE_NONE;
 }
 
@@ -39,8 +43,8 @@ static void add_gpus (struct forecast *f, struct lane *lane,
             uint64_t sum = lane->all.gpu[i] + gres->count;
 
             lane->type[i] = (int16_t)type;
-            lane->slice[i] = gres_is_mig (gres->type);
-            lane->all.gpu[i] = sum > UINT16_MAX ? UINT16_MAX : (uint16_t)sum;
+            lane->slice[i] = type >= 0 && f->slice[type];
+            lane->all.gpu[i] = sum > GPUS_MAX ? GPUS_MAX : (uint16_t)sum;
             return;
         }
 }
@@ -59,6 +63,10 @@ static int lane_init (struct forecast *f, struct lane *lane,
     for (size_t i = 0; i < node->gres.n; i++)
         if (!strcmp (node->gres.entry[i].name, "gpu"))
             add_gpus (f, lane, &node->gres.entry[i]);
+    for (int i = 0; i < LANE_SLOTS; i++)
+        if (!lane->slice[i])
+            lane->all.gpu[LANE_SLOTS] =
+                (uint16_t)(lane->all.gpu[LANE_SLOTS] + lane->all.gpu[i]);
     lane->all.cpus = node->cpus;
     /* A site that set no memory shares none out. */
     lane->all.mem_mb = node->mem_mb > 1 ? node->mem_mb : UINT64_MAX;
@@ -88,8 +96,7 @@ static int take_used (struct forecast *f, uint32_t i)
         if (strcmp (gres->name, "gpu"))
             continue;
         need.type = forecast_type (f, gres->type);
-        need.gpus =
-            gres->count > UINT16_MAX ? UINT16_MAX : (uint32_t)gres->count;
+        need.gpus = gres->count > GPUS_MAX ? GPUS_MAX : (uint32_t)gres->count;
         failed = lane_take (&f->lane[i], &need, f->cluster->now_s, -1);
     }
     return failed;
@@ -134,10 +141,41 @@ static int take_reservation (struct forecast *f,
     return 0;
 }
 
+static const int64_t time_steps[FORECAST_TIMES] = {0,     900,   3600,  7200,
+                                                   14400, 43200, 86400, 172800};
+
 void forecast_took (struct forecast *f, uint32_t node)
 {
-    f->opens[node] = lane_opens (&f->lane[node], false);
-    f->opens_gpu[node] = lane_opens (&f->lane[node], true);
+    for (size_t kind = 0; kind < FORECAST_KINDS; kind++)
+        f->fresh[kind * f->cluster->n_nodes + node] = false;
+}
+
+size_t forecast_kind (const struct lane_need *one, int64_t time_s)
+{
+    size_t gpus = one->gpus < FORECAST_GPUS ? one->gpus : FORECAST_GPUS - 1;
+    size_t step = FORECAST_TIMES - 1;
+
+    /* Slices are not among the whole GPUs that are counted. */
+    if (one->slice)
+        gpus = 0;
+    while (step && time_s >= 0 && time_s < time_steps[step])
+        step--;
+    return gpus * FORECAST_TIMES + step;
+}
+
+int64_t forecast_opens (struct forecast *f, size_t kind, uint32_t node)
+{
+    size_t i = kind * f->cluster->n_nodes + node;
+    const struct lane_need least = {.type = LANE_ANY,
+                                    .gpus = (uint32_t)(kind / FORECAST_TIMES)};
+
+    if (!f->fresh[i]) {
+        f->opens[i] =
+            lane_earliest (&f->lane[node], &least, f->opens[i],
+                           time_steps[kind % FORECAST_TIMES], LANE_NEVER);
+        f->fresh[i] = true;
+    }
+    return f->opens[i];
 }
 
 int forecast_build (struct forecast *f)
@@ -156,8 +194,8 @@ int forecast_build (struct forecast *f)
     for (size_t i = 0; i < c->n_resv; i++)
         if (take_reservation (f, &c->resv[i]))
             return -1;
-    for (size_t i = 0; i < c->n_nodes; i++)
-        forecast_took (f, (uint32_t)i);
+    for (size_t i = 0; i < FORECAST_KINDS * c->n_nodes; i++)
+        f->opens[i] = c->now_s;
     return 0;
 }
 

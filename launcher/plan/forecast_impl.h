@@ -11,6 +11,9 @@
 #define FORECAST_MEMO     4096 /* a power of two */
 #define FORECAST_FEATURES 32   /* expressions that are remembered */
 #define FORECAST_PARTS    64   /* partitions of one job */
+#define FORECAST_GPUS     9    /* whole GPUs 0 to 7, and 8 or more */
+#define FORECAST_TIMES    8    /* steps of time limits */
+#define FORECAST_KINDS    (FORECAST_GPUS * FORECAST_TIMES)
 
 /* The nodes that -C of some jobs allows. */
 struct forecast_filter {
@@ -34,9 +37,14 @@ struct forecast_turn {
 
 struct forecast {
     const struct strategy_cluster *cluster;
-    struct lane *lane;          /* (n_nodes) */
-    int64_t *opens, *opens_gpu; /* (n_nodes) lane_opens of each */
+    struct lane *lane; /* (n_nodes) */
+    /* From when on a node could serve the least of all needs of a kind, for
+     * each of FORECAST_KINDS; never too late. A lane only fills, so each is
+     * brought up to date from where it was, and only where somebody asks. */
+    int64_t *opens; /* (kinds, n_nodes) */
+    bool *fresh;    /* likewise: exact */
     const char *type[FORECAST_TYPES];
+    bool slice[FORECAST_TYPES]; /* a MIG profile? */
     int n_types;
     struct forecast_turn *order; /* (n_order) first to last */
     size_t n_order, next;
@@ -58,8 +66,14 @@ int forecast_type (const struct forecast *f, const char *type);
  * or -1 when out of memory. */
 int forecast_build (struct forecast *f);
 
-/* forecast_took - something was taken from a node: look again when it opens. */
+/* forecast_took - something was taken from a node. */
 void forecast_took (struct forecast *f, uint32_t node);
+
+/* forecast_kind - of a need, the index of f->opens / n_nodes. */
+size_t forecast_kind (const struct lane_need *one, int64_t time_s);
+
+/* forecast_opens - f->opens of a node, brought up to date. */
+int64_t forecast_opens (struct forecast *f, size_t kind, uint32_t node);
 
 /* forecast_find - the earliest start of a need on [nodes] of the part's nodes.
  *   from    not before

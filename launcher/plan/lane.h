@@ -20,7 +20,7 @@ struct lane_free {
     int64_t from; /* until the next one's */
     uint64_t mem_mb;
     uint32_t cpus;
-    uint16_t gpu[LANE_SLOTS];
+    uint16_t gpu[LANE_SLOTS + 1]; /* of each slot; last, whole ones of any */
 };
 
 struct lane {
@@ -33,16 +33,18 @@ struct lane {
 };
 
 struct lane_need {
-    int type; /* LANE_ANY or one of the lanes' */
+    int type;   /* LANE_ANY or one of the lanes' */
+    bool slice; /* of MIG slices */
     uint32_t gpus, cpus;
     uint64_t mem_mb;
     bool whole; /* nobody else on the node */
 };
 
 /* lane_earliest - from when on, [from] at the earliest, the need fits for
- * [time_s] seconds (below 0: for ever). LANE_NEVER when it does not. */
+ * [time_s] seconds (below 0: for ever). LANE_NEVER when it does not before
+ * [limit]. */
 int64_t lane_earliest (const struct lane *lane, const struct lane_need *need,
-                       int64_t from, int64_t time_s);
+                       int64_t from, int64_t time_s, int64_t limit);
 
 /* lane_until - if the need fits at [at], until when; else [at]. */
 int64_t lane_until (const struct lane *lane, const struct lane_need *need,
@@ -52,9 +54,6 @@ int64_t lane_until (const struct lane *lane, const struct lane_need *need,
  * not taken. Returns 0, or -1 out of memory (nothing was taken). */
 int lane_take (struct lane *lane, const struct lane_need *need, int64_t from,
                int64_t time_s);
-
-/* lane_opens - the first moment with a free CPU, and with [gpus] a free GPU. */
-int64_t lane_opens (const struct lane *lane, bool gpus);
 
 /* lane_end - from + time_s without overflow; time_s below 0 is for ever. */
 int64_t lane_end (int64_t from, int64_t time_s);

@@ -335,13 +335,11 @@ static void lanes (void **state)
     assert_int_equal (lane_take (&lane, &need, 20, 10), 0);
     assert_int_equal (lane_take (&lane, &need, 25, 10), 0);
     /* a core has two CPUs: full from 25 to 30 */
-    assert_int_equal (lane_earliest (&lane, &need, 10, 15), 10);
-    assert_int_equal (lane_earliest (&lane, &need, 10, 16), 30);
-    assert_int_equal (lane_earliest (&lane, &need, 40, -1), 40);
+    assert_int_equal (lane_earliest (&lane, &need, 10, 15, LANE_NEVER), 10);
+    assert_int_equal (lane_earliest (&lane, &need, 10, 16, LANE_NEVER), 30);
+    assert_int_equal (lane_earliest (&lane, &need, 40, -1, LANE_NEVER), 40);
     assert_int_equal (lane_until (&lane, &need, 12), 25);
     assert_int_equal (lane_until (&lane, &need, 26), 26);
-    assert_int_equal (lane_opens (&lane, false), 10);
-    assert_int_equal (lane_opens (&lane, true), LANE_NEVER);
     free (lane.part);
 }
 
