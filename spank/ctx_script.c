@@ -127,6 +127,9 @@ static void drain (int fd, void *arg)
     const struct drain *d = arg;
     update_node_msg_t msg;
 
+    /* 22.05's slurmd has done so for its hooks, 24.11's has not, where the first
+     * message would end this process. */
+    slurm_init (NULL);
     if (is_drained (d->node)) {
         put (fd, HEALTH_NOTE, "is drained already");
         return;

@@ -22,7 +22,8 @@
 #   none=N       no table: N processes, each with the WORDs and nothing of ours
 #
 # Everything that is ours, or that the plugin sets for a client, must stand
-# there exactly so; whatever else of that kind is found is an error.
+# there exactly so; whatever else of that kind is found is an error. Other
+# plugins' options are theirs: slurmstepd leaves them there since 23.11.
 import collections
 import os
 import pathlib
@@ -30,8 +31,9 @@ import re
 import sys
 
 OURS = re.compile(
-    r"RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|NODE_RANK|GROUP_RANK"
-    r"|OMP_NUM_THREADS|MASTER_ADDR|MASTER_PORT|RV_.*|.*SPANK.*|PET_.*"
+    r"(?!.*SPANK_OPTION_(?!rv_)).*SPANK.*"
+    r"|RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|NODE_RANK|GROUP_RANK"
+    r"|OMP_NUM_THREADS|MASTER_ADDR|MASTER_PORT|RV_.*|PET_.*"
     r"|(TORCH_)?NCCL_.*|DEEPSPEED_.*|(SBATCH|SALLOC|SRUN)_(?!DEBUG).*"
     r"|CUDA_VISIBLE_DEVICES|SLURM_(GPUS|GRES|KILL_BAD_EXIT)"
     r"|SLURM_(CPUS_PER_GPU|NTASKS_PER_NODE)"

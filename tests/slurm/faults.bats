@@ -345,11 +345,19 @@ small_folders() {
     wait_for 10 gone "$(daemon n1)"
     restart n1 "$SANDBOX/n1/tmp"
     fill "$SANDBOX/n1/tmp"
-    run_srun -Q -N2 --rv-gpu=4 "$RV_EXEC" sh -c 'echo $RANK $LOCAL_RANK'
+    # PMIx 5 keeps what slurmstepd tells its clients in files there: slurmstepd
+    # dies of any step with PMIx, before a program of ours could help it.
+    case $(srun --mpi=list 2>&1) in
+    *pmix_v5*) mpi=none ;;
+    *) mpi=pmix ;;
+    esac
+    run_srun -Q -N2 --rv-gpu=4 --mpi=$mpi "$RV_EXEC" sh -c 'echo $RANK $LOCAL_RANK'
     [ "$status" = 0 ]
     [ "$(sort <<<"$output" | tr '\n' ,)" = "0 0,1 1,2 0,3 1," ]
-    run_cmd "$RV" run -f -g 4 -- sh -c 'exit $((8 * (RANK == 3)))'
-    [ "$status" = 8 ]
+    if [ $mpi = pmix ]; then
+        run_cmd "$RV" run -f -g 4 -- sh -c 'exit $((8 * (RANK == 3)))'
+        [ "$status" = 8 ]
+    fi
     empty "$SANDBOX/n1/tmp"
     well
 }
@@ -364,15 +372,17 @@ small_folders() {
     wait_for 10 gone "$(daemon n1)"
     restart n1 "$SANDBOX/n1/spool"
     fill "$SANDBOX/n1/spool"
-    begin 0 srun -Q -N2 --rv-gpu=4 "$RV_EXEC" true
-    mark
-    finish
-    [ "$STATUS" != 0 ]
-    [ "$STATUS" != 124 ]
-    kill -0 "$(daemon n1)"
-    empty "$SANDBOX/n1/spool"
+    # 22.05 has no room for the step, 24.11 has, but none for a batch script.
+    RVT_TIMEOUT=120 run_srun -Q -N2 --rv-gpu=4 "$RV_EXEC" true
+    [ "$status" != 124 ]
+    if [ "$status" = 0 ]; then
+        sbatch -o /dev/null -w n1 --wrap true
+    fi
     drained() { sinfo -hN -n n1 -o '%T %E' | grep -q "drain.*SlurmdSpoolDir is full"; }
     wait_for 60 drained
+    kill -0 "$(daemon n1)"
+    empty "$SANDBOX/n1/spool"
+    scancel -u "$(id -un)"
     scontrol update nodename=n1 state=resume
     well
     run_cmd "$RV" sandbox down --dir "$RVT/full"
@@ -421,10 +431,10 @@ submit() {
     esac </dev/null >>many.log 2>&1
 }
 
-# stepd_fds OPTION - the least of five: connections come and go
+# stepd_fds OPTION - the least of five, without the connections, which come and go
 stepd_fds() {
     for i in 1 2 3 4 5; do
-        srun -Q -N1 -n1 "$1" sh -c 'ls /proc/$PPID/fd | wc -l'
+        srun -Q -N1 -n1 "$1" sh -c 'ls -l /proc/$PPID/fd | grep -vc socket:'
     done | sort -n | head -n 1
 }
 

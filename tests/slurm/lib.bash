@@ -269,15 +269,16 @@ except TypeError: raise SystemExit(1) # older: it knows of no libuv
 except RuntimeError: pass
 else: raise SystemExit(1)' 2>/dev/null; then
         cat >"$RVT/site/sitecustomize.py" <<'Y'
-import torch.distributed as dist
+from torch.distributed import TCPStore
+
+init = TCPStore.__init__
 
 
-class Store(dist.TCPStore):
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **dict(kwargs, use_libuv=False))
+def without_libuv(*args, **kwargs):
+    init(*args, **dict(kwargs, use_libuv=False))
 
 
-dist.TCPStore = Store
+TCPStore.__init__ = without_libuv
 Y
         export PYTHONPATH=$RVT/site
     fi

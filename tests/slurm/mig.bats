@@ -186,7 +186,7 @@ NCCL_MULTI_RANK_GPU_ENABLE=1 then" ]
         rm -rf "${DRIVER:?}"/*
         slices $mode
         start=$SECONDS
-        run_srun --rv-mig "$RVT/seen"
+        run_srun -w n1 --rv-mig "$RVT/seen"
         [ "$status" = 1 ]
         [[ $output == *"rv: cannot start the task: rank 0 on n1: nothing tells \
 CUDA's name of Slurm's MIG slice 1: NVML"* ]]
@@ -221,7 +221,7 @@ CUDA's name of Slurm's MIG slice 1: NVML"* ]]
     seen '0 n1 0 [1]
 1 n1 0 [2]' srun --gres=gpu:1g.10gb:2 --gpu-bind=single:1 -N1 -n2 --rv-isolate \
         "$RVT/seen"
-    run_srun --gres=gpu:1g.10gb:2 --gpu-bind=map_gpu:1,1 -N1 -n2 --rv-isolate \
+    run_srun --gres=gpu:1g.10gb:2 --gpu-bind=map_gpu:1,1 -w n1 -n2 --rv-isolate \
         true
     [ "$status" != 0 ]
     [[ $output == *"on n1 were both given GPU"* ]]

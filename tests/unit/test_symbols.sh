@@ -69,7 +69,7 @@ check_needed() { # FILE REGEX
 plugin_may_need="
 slurm_error slurm_free_ctl_conf slurm_free_job_info_msg
 slurm_free_node_info_msg slurm_free_partition_info_msg
-slurm_info slurm_init_update_node_msg slurm_job_step_layout_free
+slurm_info slurm_init slurm_init_update_node_msg slurm_job_step_layout_free
 slurm_job_step_layout_get slurm_list_iterator_create
 slurm_list_iterator_destroy slurm_list_next slurm_load_ctl_conf
 slurm_load_job slurm_load_node slurm_load_node_single slurm_load_partitions
