@@ -18,6 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "exec/deliver.h"
 #include "exec/log.h"
 #include "exec/sweep.h"
 #include "exec/tail.h"
@@ -131,6 +132,14 @@ static bool is_step (const struct run *run, pid_t sender)
            && !strncmp (comm, "slurmstepd", 10);
 }
 
+static void forward (const struct run *run, int signal)
+{
+    if (run->o->agent && (signal == SIGUSR1 || signal == SIGUSR2))
+        deliver_signal (run->r->pid, signal, true);
+    else
+        kill (run->r->pid, signal);
+}
+
 static void take_signal (struct run *run, const struct signalfd_siginfo *s)
 {
     int signal = (int)s->ssi_signo;
@@ -150,7 +159,7 @@ static void take_signal (struct run *run, const struct signalfd_siginfo *s)
         run->r->term = true;
     run->stopping = signal == SIGTSTP;
     if (!run->over && child_forwards (s->ssi_code, step, run->to_tree))
-        kill (run->r->pid, signal);
+        forward (run, signal);
 }
 
 static void take_signals (struct run *run)
@@ -290,6 +299,10 @@ static void become (const struct run *run, int report_fd)
         _exit (125); /* it died before the prctl */
     if (run->tail.write_fd >= 0)
         dup2 (run->tail.write_fd, STDERR_FILENO);
+    if (run->o->agent) { /* Slurm may signal every process of the step */
+        signal (SIGUSR1, SIG_IGN);
+        signal (SIGUSR2, SIG_IGN);
+    }
     sigprocmask (SIG_SETMASK, &outer, NULL);
     if (run->o->path)
         execve (run->o->path, run->o->argv, run->o->env);

@@ -36,6 +36,8 @@ struct child_opts {
     const char *path; /* program; NULL: argv[0] through PATH */
     bool tail;        /* keep the last lines of its stderr */
     bool in_step;     /* a task of Slurm: see child_forwards */
+    bool agent; /* it starts the ranks and is none: SIGUSR1 and SIGUSR2 are for
+                 * these, and it ignores them */
     bool adopt; /* what the child leaves running is ours, and ends with us where
                  * it failed: the caller has no other children meanwhile */
     const struct child_watch *watch; /* NULL: none */

@@ -538,6 +538,7 @@ int exec_task (const struct exec_task *t)
     opts.env = env.v;
     opts.in_step = strcmp (r.boot, "single") != 0;
     opts.adopt = opts.in_step;
+    opts.agent = t->cmd.tool != COMMAND_NO_TOOL;
     if (t->dir && opts.in_step) {
         opts.ended = report_early;
         opts.ended_arg = &r;

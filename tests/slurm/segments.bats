@@ -69,7 +69,7 @@ causes() {
     jq -r '[.segments[].cause] | join(" ")' "$STATE"/requests/*/segments.json
 }
 
-@test "the limit: all ranks save, the same job goes on, output and time stay" {
+@test "the limit: all ranks save, the same job goes on, output and time stay (facebookincubator/submitit#1708, #1732)" {
     train -g 4 --nodes 2 --name on
     follow=$BATS_TEST_TMPDIR/follow
     "$RV" logs -f on </dev/null >"$follow" 2>&1 3>&- &
@@ -132,7 +132,7 @@ stopped" ]
     grep -q 'not from the time limit' "$STATE"/logs/early-*.batch.err
 }
 
-@test "torchrun's own process is spared, its ranks are told" {
+@test "torchrun's own process is spared, its ranks are told (pytorch/pytorch#154849)" {
     cat >agent.py <<'A'
 import os, signal, subprocess, sys
 worker = "import signal, sys\nsignal.signal(signal.SIGUSR1, lambda *a: (print('worker saved', flush=True), sys.exit(75)))\nprint('worker up', flush=True)\nwhile True: signal.pause()"
