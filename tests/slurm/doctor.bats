@@ -130,6 +130,23 @@ other_n2() {
     [[ $(node n2 message) = "the plugin is not loaded there"* ]]
 }
 
+@test "NVIDIA/pyxis#84: an option of ours, and the plugin on one of two nodes" {
+    # n2 is still as above. The ranks run; what only one of them was told stops
+    # them with a reason.
+    local without='^rv\[rank 1 on n2\]: spank_rv.so did not run on n2, and an --rv option was given'
+    run_srun -Q -N2 --rv-gpu=2 "$RV_BUILD/rv-exec" sh -c 'echo $RANK/$WORLD_SIZE'
+    [ "$status" = 0 ]
+    [ "$(grep -c "$without" <<<"$output")" = 1 ]
+    [ "$(grep -v '^rv\[' <<<"$output" | sort)" = '0/2
+1/2' ]
+    RVT_TIMEOUT=30 run_srun -Q -N2 --rv-gpu=2 --rv-nccl-timeout=30m \
+        "$RV_BUILD/rv-exec" echo ran
+    [ "$status" = 125 ]
+    [ "$(grep -c "$without" <<<"$output")" = 1 ]
+    grep -q "^rv\[rank 0 on n1\]: cannot start 'echo': ranks differ in " <<<"$output"
+    [ "$(grep -c '^ran' <<<"$output")" = 0 ]
+}
+
 @test "a node that does not see the state folder, or rv-exec, is found" {
     unshare -m true 2>/dev/null || skip "needs a mount namespace: root"
     # A folder of the same name is no proof: its token is.
