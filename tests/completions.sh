@@ -84,7 +84,7 @@ offers ()
     fi
 }
 
-commands=$(sed -n '/^static const struct cmd \*const table/,/^};/s/^    \(&cmd_.*\)/\1/p' "$src/launcher/cmd.c" | tr -d ' &' | tr ',' '\n' | sed -n 's/_about$//; s/^cmd_//p')
+commands=$(sed -n '/^static const struct cmd \*const table/,/^};/s/^    \(&cmd_.*\)/\1/p' "$src/launcher/cmd.c" | tr -d ' &' | tr ',' '\n' | sed -n 's/_about$//; s/^cmd_//p' | grep -vx segment) # that is rv-exec's
 for shell in bash zsh fish; do
     if ! command -v "$shell" >/dev/null; then
         skipped=$((skipped + 1))

@@ -278,3 +278,27 @@ L
     grep -q '  ask   the desk$' <<<"$stderr"
     [ -z "$(ls "$STATE/requests" | tail -n +2)" ]
 }
+
+@test "status: what is free, used and down, and who waits" {
+    # GPUs of the partition's type: free used down total, jobs: running pending their GPUs
+    numbers() {
+        "$RV" status --json >status.json && valid status.json &&
+            jq -rj '.partitions[0] | (.gpus[0] | .free, " ", .used, " ", .down, " ", .total), " ", .running_jobs, " ", .pending_jobs, " ", .pending_gpus' status.json
+    }
+    shows() { [ "$(numbers)" = "$1" ]; }
+    wait_for 60 shows '4 0 0 4 0 0 0'
+    submit --name one -g 1 -w n1 -- sleep 60
+    wait_job "$job" RUNNING
+    submit --name four -g 4 -- sleep 60
+    scontrol update nodename=n1 state=fail reason='bad fan'
+    run_cmd "$RV" status
+    [ "$status" = 0 ]
+    [[ ${lines[1]} == "gpu*  "*"a100  "*" 2     1     1      4  1 job runs, 1 waits for 4 GPUs" ]]
+    [ "${lines[2]}" = "n1 is failing: bad fan" ]
+    shows '2 1 1 4 1 1 4'
+    [ "$(jq -c .down_nodes status.json)" = '[{"name":"n1","state":"is failing","reason":"bad fan"}]' ]
+    scontrol update nodename=n1 state=resume
+    SLURM_CONF=/nowhere separate "$RV" status --json
+    [ "$status" = 3 ]
+    valid <<<"$output"
+}
