@@ -15,6 +15,7 @@
 #include "exec/exec.h"
 #include "exec/log.h"
 #include "exec/report.h"
+#include "exec/segment_ask.h"
 #include "exec/segment_run.h"
 #include "plan/fsio.h"
 #include "proc.h"
@@ -171,6 +172,7 @@ struct ending {
     int64_t silent_rank; /* < 0: none */
     bool told;           /* somebody wanted it to end: no failure */
     bool bad;            /* it is to be told how */
+    const char *kind;    /* which only slurmctld knew; NULL: none */
     char message[300];
 };
 
@@ -230,6 +232,25 @@ static bool one_is_silent (struct ending *e)
     return true;
 }
 
+/* All ranks were told to end, and Slurm has not said why: within a preemption's
+ * grace time it only does when that is over. */
+static void ask_why (struct ending *e)
+{
+    static const char *const kind[] = {[SAID_TIMEOUT] = "time_limit",
+                                       [SAID_PREEMPTED] = "preemption",
+                                       [SAID_NODE_FAIL] = "node_failure",
+                                       [SAID_UNKNOWN] = NULL};
+    struct segment_answer a = {0};
+    struct rv_error err = {0};
+
+    if (segment_ask (e->s->job_id, e->s->restart, &a, &err))
+        log_line (LOG_WARN, "asking Slurm why the job was told to end: %s",
+                  err.text);
+    else
+        e->kind = a.preempting ? "preemption" : kind[a.said];
+    end_told (e, e->kind ? advice_of (e->kind)->what : NULL);
+}
+
 static void end_by_rank (struct ending *e)
 {
     const json_t *cause = e->s->first_cause;
@@ -272,6 +293,7 @@ static void tell (const struct ending *e)
                              .message = e->message,
                              .rank = s->first_cause,
                              .slurm = e->c->tail,
+                             .kind = e->kind,
                              .silent_rank = e->silent_rank};
     struct rv_error err = {0};
     json_t *failure;
@@ -314,7 +336,9 @@ static void conclude (struct ending *e)
         end_told (e, NULL);
     else if (one_is_silent (e)) {
         /* told above */
-    } else if (s->first_cause)
+    } else if (json_is_true (json_object_get (s->first_cause, "told_to_end")))
+        ask_why (e);
+    else if (s->first_cause)
         end_by_rank (e);
     else
         end_by_srun (e, ranks);
@@ -335,7 +359,7 @@ static void follow_up (struct ending *e, struct segment_run *seg,
                 || report_told (e->dir, s->job_id, s->restart, e->q->tasks),
         .hardware = why && !strcmp (why->kind, "hardware"),
         .node = json_string_value (json_object_get (s->first_cause, "node")),
-        .slurm_kind = slurm ? slurm->kind : NULL,
+        .slurm_kind = slurm ? slurm->kind : e->kind,
     };
 
     segment_run_end (seg, &end, next);

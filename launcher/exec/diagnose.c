@@ -126,7 +126,8 @@ static void set_rank (json_t *j, const struct diagnose_in *in)
 
 json_t *diagnose (const struct diagnose_in *in)
 {
-    const struct advice *advice = diagnose_advice (in->rank, in->slurm);
+    const struct advice *advice =
+        in->kind ? advice_of (in->kind) : diagnose_advice (in->rank, in->slurm);
     json_t *j = json_object ();
 
     json_object_set_new (j, "schema", json_string ("rv.failure/1"));

@@ -15,6 +15,7 @@ struct diagnose_in {
     const char *message; /* the line that names the cause */
     const json_t *rank;  /* the first cause, as in rank-N.json; NULL: none */
     const char *slurm;   /* last lines that Slurm wrote; NULL: none */
+    const char *kind;    /* that is known from elsewhere; NULL: none is */
     /* A rank whose rv-exec died without a report; < 0: none. */
     int64_t silent_rank;
     /* Ranks, in order; borrowed; NULL: unknown. */

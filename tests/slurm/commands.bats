@@ -146,7 +146,7 @@ P
     wait_job "$one" PENDING
     wait_for 30 all_idle
     [ "$(secret_files | wc -l)" = 1 ]
-    scontrol update jobid="$one" starttime=now
+    scontrol update jobid="$one" starttime=now+2
     wait_job "$one" RUNNING
     wait_for 30 ranks_run
     scancel "$one"

@@ -116,10 +116,11 @@ two" ]
     scontrol requeue "$job"
     wait_for 30 grep -q 'put back into the queue' f.err
     # Slurm holds a requeued job for two minutes unless told otherwise. The
-    # first start must be over, or its end is taken for that of the second.
+    # first start must be over, or its end is taken for that of the second; and
+    # slurmd refuses what is started within the second of that end.
     wait_job "$job" PENDING
     wait_for 30 all_idle
-    scontrol update jobid="$job" starttime=now
+    scontrol update jobid="$job" starttime=now+2
     wait_for 60 ended $follower
     run wait $follower
     echo "status $status"

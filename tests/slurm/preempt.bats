@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # preempt.bats - jobs that Slurm preempts and nodes that it loses: what rv says
 #
-# All four jobs run at once, each on nodes of its own; a test waits for its job.
+# All five jobs run at once, each on nodes of its own; a test waits for its job.
 # shellcheck disable=SC2016 # programs of tasks stand in single quotes
 
 load lib
 
 setup_file() {
-    sandbox_up --nodes 5 --gpus 5 --cpus 1 || return 1
+    sandbox_up --nodes 6 --gpus 6 --cpus 1 || return 1
     [ -z "${RVT_SKIP:-}" ] || return 0
     # A preempted job is not looked for twice a minute, but each second.
     sed -i 's/^ReturnToService=.*/&\nKillWait=2\nSlurmdTimeout=5\nPreemptType=preempt\/partition_prio\nPreemptMode=REQUEUE/
@@ -17,23 +17,25 @@ PartitionName=worker Nodes=n[1-2]
 PartitionName=host Nodes=n3
 PartitionName=back Nodes=n4 PriorityTier=1 PreemptMode=REQUEUE
 PartitionName=gone Nodes=n5 PriorityTier=1 PreemptMode=CANCEL
-PartitionName=high Nodes=n[4-5] PriorityTier=9 PreemptMode=OFF
+PartitionName=grace Nodes=n6 PriorityTier=1 PreemptMode=CANCEL GraceTime=60
+PartitionName=high Nodes=n[4-6] PriorityTier=9 PreemptMode=OFF
 X
     scontrol reconfigure
     cd "$RVT" || return 1
     export REQUESTS=$XDG_STATE_HOME/rv/requests
     SBATCH_NO_REQUEUE=1 start worker 2
     SBATCH_NO_REQUEUE=1 start gone 1
+    SBATCH_NO_REQUEUE=1 start grace 1
     start back 1
     # rv run -f asks Slurm of a running job four times a minute only.
     SBATCH_NO_REQUEUE=1 "$RV" run --name host -p host -g 1 -- sh -c ': >"$0"; exec sleep 100' "$RVT/host.0" >host.out 2>&1
-    wait_for 60 test -e worker.0 -a -e worker.1 -a -e host.0 -a -e back.0 -a -e gone.0
+    wait_for 60 test -e worker.0 -a -e worker.1 -a -e host.0 -a -e back.0 -a -e gone.0 -a -e grace.0
     # Slurm tries a port that nobody listens on for ten seconds.
     kill -9 "$(daemon n2)"
     deaf n2
     end_node n3
     deaf n3
-    sbatch -Q -p high -N2 --exclusive -o /dev/null --wrap true
+    sbatch -Q -p high -N3 --exclusive -o /dev/null --wrap true
 }
 
 teardown_file() {
@@ -136,6 +138,13 @@ failure() {
     said gone '^rv: job [0-9]+ \(gone\) failed: the job was told to end \(SIGTERM\): preempted by another job$'
     said gone '^rv:   advice: write checkpoints'
     [ "$(failure gone '[.kind, .rank, .node, .well]')" = '["preemption",null,null,[0]]' ]
+}
+
+@test "preempted with a time of grace, of which Slurm says nothing: asked and said" {
+    ended grace 143
+    said grace '^rv: job [0-9]+ \(grace\) failed: the job was told to end \(SIGTERM\): preempted by another job$'
+    said grace '^rv:   advice: write checkpoints'
+    [ "$(failure grace '[.kind, .rank, .well]')" = '["preemption",null,[0]]' ]
 }
 
 @test "preempted and put back into the queue: said, with the reason" {
