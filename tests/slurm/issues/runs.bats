@@ -23,6 +23,32 @@ ended_again() {
     done
 }
 
+# The first test: it submits until ids have come round.
+@test "pytorch/torchx#1070, snakemake/snakemake-executor-plugin-slurm#38: no accounting, and Slurm has forgotten the job" {
+    separate "$RV" run -f --name old -- sh -c 'echo mine; exit 3'
+    old=$(basename "$STATE"/requests/*/jobs/*.json .json)
+    wait_for 30 all_idle
+    run_cmd sacct
+    [ "$status" != 0 ]
+    kill -9 "$(daemon slurmctld)"
+    wait_for 60 gone "$(daemon slurmctld)"
+    rm -f "$SANDBOX"/state/job_state* "$SANDBOX"/state/last_*
+    restart slurmctld
+    wait_for 60 sinfo
+    ! scontrol show job "$old" || false
+    separate "$RV" ps -a --json
+    [ "$(jq -c '.jobs[] | [.job_id, .name, .state, .exit_status]' <<<"$output")" = "[$old,\"old\",\"FAILED\",3]" ]
+    # facebookincubator/submitit#1660: ids begin anew, and this one is another's
+    until [ "${job:-0}" -ge "$old" ]; do submit --name new -- true; done
+    separate "$RV" ps -a --json
+    [ "$(jq -c --argjson id "$old" '[.jobs[] | select(.job_id == $id) | [.name, .exit_status]] | sort' <<<"$output")" = \
+        '[["new",null],["old",3]]' ]
+    separate "$RV" logs old
+    [ "$output" = mine ]
+    # Its nodes have to register anew.
+    wait_for 60 all_idle
+}
+
 @test "NVIDIA/TensorRT-LLM#17654: what has ended does not run again when it is requeued" {
     submit --name well -- sh -c 'echo x >>well.runs'
     well=$job
@@ -44,13 +70,17 @@ x" ]
 @test "NVIDIA-NeMo/NeMo#14829: a cluster without Slurm's PMIx plugin" {
     local plugins
     plugins=$(scontrol show config | awk '$1 == "PluginDir" { print $3 }')
-    mkdir plugins
-    find "$plugins/" -name '*.so' ! -name '*pmix*' -exec ln -s -t plugins {} +
-    cp "$SLURM_CONF" conf.saved
-    sed -i "/^PluginDir/d; s/^MpiDefault=.*/MpiDefault=none\nPluginDir=${PWD//\//\\/}\/plugins/" "$SLURM_CONF"
+    mkdir "$RVT/plugins"
+    find "$plugins/" -name '*.so' ! -name '*pmix*' -exec ln -s -t "$RVT/plugins" {} +
+    cp "$SLURM_CONF" "$SLURM_CONF.saved"
+    # Clients and slurmd's helpers read the file anew, at any time: sed and mv
+    # put another in its place, and what a job began with stays until its end.
+    wait_for 30 all_idle
+    sed -i "/^PluginDir/d; s,^MpiDefault=.*,MpiDefault=none\nPluginDir=$RVT/plugins," "$SLURM_CONF"
     srun --mpi=list >types 2>&1
     RVT_TIMEOUT=30 separate "$RV" run -f -g 4 -- sh -c 'echo $RANK/$WORLD_SIZE $RV_BOOT'
-    cp conf.saved "$SLURM_CONF"
+    wait_for 30 all_idle
+    mv "$SLURM_CONF.saved" "$SLURM_CONF"
     ! grep pmix types || false
     [ "$status" = 0 ]
     [ "$(sort <<<"$output")" = "0/4 slurm
@@ -136,29 +166,4 @@ Y
         '["PENDING",null,null,4]' ]
     separate "$RV" ps
     [ "$(wc -l <<<"$output")" = 3 ]
-}
-
-@test "pytorch/torchx#1070, snakemake/snakemake-executor-plugin-slurm#38: no accounting, and Slurm has forgotten the job" {
-    separate "$RV" run -f --name old -- sh -c 'echo mine; exit 3'
-    old=$(basename "$STATE"/requests/*/jobs/*.json .json)
-    wait_for 30 all_idle
-    run_cmd sacct
-    [ "$status" != 0 ]
-    kill -9 "$(daemon slurmctld)"
-    wait_for 60 gone "$(daemon slurmctld)"
-    rm -f "$SANDBOX"/state/job_state* "$SANDBOX"/state/last_*
-    restart slurmctld
-    wait_for 60 sinfo
-    ! scontrol show job "$old" || false
-    separate "$RV" ps -a --json
-    [ "$(jq -c '.jobs[] | [.job_id, .name, .state, .exit_status]' <<<"$output")" = "[$old,\"old\",\"FAILED\",3]" ]
-    # facebookincubator/submitit#1660: ids begin anew, and this one is another's
-    until [ "${job:-0}" -ge "$old" ]; do submit --name new -- true; done
-    separate "$RV" ps -a --json
-    [ "$(jq -c --argjson id "$old" '[.jobs[] | select(.job_id == $id) | [.name, .exit_status]] | sort' <<<"$output")" = \
-        '[["new",null],["old",3]]' ]
-    separate "$RV" logs old
-    [ "$output" = mine ]
-    # Its nodes have to register anew.
-    wait_for 60 all_idle
 }
