@@ -61,7 +61,7 @@ other_n2() {
     run_cmd "$RV" doctor --nodes=n2 --json
     [ "$status" = 0 ]
     [ "$(jq -r '.nodes[].name' <<<"$output")" = n2 ]
-    [ -z "$(squeue -h)" ]
+    [ -z "$(squeue -h -t PENDING,RUNNING)" ]
     [ -z "$(ls -A "$XDG_STATE_HOME/rv")" ]
     [ "$(stat -c %a "$XDG_STATE_HOME/rv")" = 700 ]
 }
@@ -77,7 +77,8 @@ other_n2() {
     [ "$(node n1 state) $(node n1 message)" = "unknown not asked: it is allocated" ]
     [ "$(node n2 state)" = ok ]
     [ "$(check nodes)" = warn ]
-    wait_for 30 test -z "$(squeue -h -j "$job" 2>/dev/null)"
+    over() { [ -z "$(squeue -h -j "$job" 2>/dev/null)" ]; }
+    wait_for 30 over
 }
 
 @test "a state folder that others can enter fails" {
