@@ -143,6 +143,45 @@ rank 1/2 local 0 sum 3" ]
     [ "$(grep -c '^rank [0-3]/4 local 0 sum 10$' <<<"$output")" = 4 ]
 }
 
+@test "SIGUSR1 reaches the processes of torchrun, which goes on (pytorch/pytorch#154849)" {
+    local torchrun
+    cd "$BATS_TEST_TMPDIR"
+    cat >count.py <<'Y'
+import os
+import signal
+import time
+
+n = 0
+
+
+def count(*_):
+    global n
+    n += 1
+    open(f"got.{os.environ['RANK']}.{n}", "w")
+
+
+signal.signal(signal.SIGUSR1, count)
+open(f"up.{os.environ['RANK']}", "w")
+end = time.time() + 60
+while not os.path.exists("stop") and time.time() < end:
+    time.sleep(0.02)
+Y
+    srun -Q -J count -n1 sh -c 'echo $$ >pid; exec "$@"' sh "$RV_EXEC" \
+        torchrun --monitor_interval=0.2 --nproc_per_node=2 count.py \
+        </dev/null >out 2>&1 3>&- &
+    torchrun=$!
+    wait_for 60 test -e up.0 -a -e up.1
+    # Slurm signals all processes of the task, or with control groups rv-exec.
+    scancel --signal=USR1 -n count
+    wait_for 20 test -e got.0.1 -a -e got.1.1
+    kill -USR1 "$(cat pid)"
+    wait_for 20 test -e got.0.2 -a -e got.1.2
+    : >stop
+    wait_for 60 gone "$torchrun"
+    wait "$torchrun" || { cat out; false; }
+    [ ! -e got.0.3 ] && [ ! -e got.1.3 ]
+}
+
 @test "rv run: one torchrun a node, as many processes as GPUs" {
     run_cmd "$RV" run -f -g 4 --nodes 2 --time 5m -- torchrun "$SUM"
     summed

@@ -116,46 +116,6 @@ x" ]
     for pid in $(cat pids.?); do wait_for 20 gone "$pid"; done
 }
 
-@test "pytorch/pytorch#154849: SIGUSR1 reaches the processes of torchrun, which goes on" {
-    local py=/usr/bin/python3
-    $py -c 'import torch' 2>/dev/null || skip "python3-torch is not installed"
-    torch_quirks
-    cat >count.py <<'Y'
-import os
-import signal
-import time
-
-n = 0
-
-
-def count(*_):
-    global n
-    n += 1
-    open(f"got.{os.environ['RANK']}.{n}", "w")
-
-
-signal.signal(signal.SIGUSR1, count)
-open(f"up.{os.environ['RANK']}", "w")
-end = time.time() + 60
-while not os.path.exists("stop") and time.time() < end:
-    time.sleep(0.02)
-Y
-    srun -Q -J count -n1 sh -c 'echo $$ >pid; exec "$@"' sh "$RV_BUILD/rv-exec" \
-        $py -m torch.distributed.run --monitor_interval=0.2 --nproc_per_node=2 count.py \
-        </dev/null >out 2>&1 3>&- &
-    follower=$!
-    wait_for 60 test -e up.0 -a -e up.1
-    # Slurm signals all processes of the task, or with control groups rv-exec.
-    scancel --signal=USR1 -n count
-    wait_for 20 test -e got.0.1 -a -e got.1.1
-    kill -USR1 "$(cat pid)"
-    wait_for 20 test -e got.0.2 -a -e got.1.2
-    : >stop
-    wait_for 60 ended "$follower"
-    wait "$follower" || { cat out; false; }
-    [ ! -e got.0.3 ] && [ ! -e got.1.3 ]
-}
-
 @test "charliemeyer2000/rivanna.dev 0.0.12: a job that waits has no nodes" {
     submit -g 4 --name first -- sleep 60
     wait_job "$job" RUNNING
