@@ -14,6 +14,7 @@ extern const struct cmd cmd_run;
 extern const struct cmd cmd_ps;
 extern const struct cmd cmd_logs;
 extern const struct cmd cmd_status;
+extern const struct cmd cmd_cost;
 extern const struct cmd cmd_stop;
 extern const struct cmd cmd_doctor;
 extern const struct cmd cmd_segment;

@@ -28,12 +28,14 @@ complete -c rv -n __rv_none -a ps -d 'list your jobs'
 complete -c rv -n __rv_none -a logs -d 'show what a job has written'
 complete -c rv -n __rv_none -a stop -d 'end jobs'
 complete -c rv -n __rv_none -a status -d 'which GPUs are free'
+complete -c rv -n __rv_none -a cost -d 'GPU hours of your jobs'
+complete -c rv -n '__rv_is cost' -l since -x -d 'the last'
 complete -c rv -n __rv_none -a env -d 'variables that your jobs alone see'
 complete -c rv -n __rv_none -a doctor -d 'check this site'
 complete -c rv -n __rv_none -a sandbox -d 'a private Slurm on this machine'
 complete -c rv -n __rv_none -a help -d 'tell what a command does'
 complete -c rv -n __rv_none -a version -d version
-complete -c rv -n '__rv_is help' -a 'run ps logs stop status env doctor sandbox help version'
+complete -c rv -n '__rv_is help' -a 'run ps logs stop status cost env doctor sandbox help version'
 complete -c rv -n __rv_none -l sandbox -d 'use the sandbox'
 complete -c rv -n __rv_none -l version -d version
 complete -c rv -l help -d help

@@ -302,3 +302,22 @@ L
     [ "$status" = 3 ]
     valid <<<"$output"
 }
+
+@test "cost: GPU hours from the requests' own files, without a controller too" {
+    separate "$RV" cost --json
+    valid <<<"$output"
+    jq -e '.gpu_hours == 0 and .requests == []' <<<"$output"
+    separate "$RV" run -f -g 4 --name paid -- sleep 1.2
+    submit -g 1 --name runs -- sleep 60
+    wait_job "$job" RUNNING
+    wait_for 30 ranks_run
+    separate "$RV" cost --json
+    valid <<<"$output"
+    jq -e '.requests[] | select(.name == "paid") | .gpus == 4 and .elapsed_s >= 1 and .elapsed_s < 30 and (.gpu_hours * 3600 - 4 * .elapsed_s | fabs) < 0.001 and .cost == null and (.running | not) and .gpu_type == "a100"' <<<"$output"
+    jq -e '.requests[] | select(.name == "runs") | .running' <<<"$output"
+    SLURM_CONF=/nowhere separate "$RV" cost
+    [ "$status" = 0 ]
+    grep -qE '^[0-9]+ +paid +a100 +4 +00:00:[0-9]+ +0\.0' <<<"$output"
+    separate "$RV" cost --since 5
+    [ "$status" = 2 ]
+}
