@@ -14,9 +14,18 @@
 #include "plan/strategy.h"
 #include "slurm_ask.h"
 
-/* cluster_load - a snapshot of nodes and partitions.
- *   ret   written on success; free with strategy_cluster_fini */
-int cluster_load (struct strategy_cluster *ret, struct rv_error *err);
+/* Whose job it would be, where that is known; NULL = the user's default. */
+struct cluster_as {
+    const char *account, *qos;
+};
+
+/* cluster_load - a snapshot: nodes, partitions, jobs, reservations. Partitions
+ * that may refuse the account or QOS, or whose jobs may be preempted, are
+ * marked as for those who name them.
+ *   as    NULL = nothing is known
+ *   ret   written on success, without rules; free with strategy_cluster_fini */
+int cluster_load (const struct cluster_as *as, struct strategy_cluster *ret,
+                  struct rv_error *err);
 
 /* State of a job that rv shows. Text members live with the record. */
 struct cluster_job {

@@ -19,6 +19,7 @@ enum {
     OPT_NODES,
     OPT_SINGLE_NODE,
     OPT_VRAM,
+    OPT_TIME_MIN,
     OPT_MIG,
     OPT_CHECKPOINT,
     OPT_DRY_RUN,
@@ -32,6 +33,7 @@ static const struct option long_options[] = {
     {"type", required_argument, NULL, 't'},
     {"mig", optional_argument, NULL, OPT_MIG},
     {"time", required_argument, NULL, OPT_TIME},
+    {"time-min", required_argument, NULL, OPT_TIME_MIN},
     {"checkpoint", optional_argument, NULL, OPT_CHECKPOINT},
     {"name", required_argument, NULL, OPT_NAME},
     {"mem", required_argument, NULL, OPT_MEM},
@@ -82,6 +84,7 @@ const char run_opts_help[] =
     "  -t, --type TYPE     GPU type (default: the first that can serve)\n"
     "      --mig[=PROFILE] N MIG slices, one a task, in the place of GPUs\n"
     "      --time T        limit: 90m 2h 3d, or as sbatch takes it (2:59:00)\n"
+    "      --time-min T    a limit down to T will do, to start earlier\n"
     "      --checkpoint[=SIGNAL@SECONDS] signal the ranks before the limit,\n"
     "                      and go on in the next segment (default USR1@120)\n"
     "      --name NAME     name of the job (default: from the command)\n"
@@ -145,6 +148,22 @@ static int parse_time (const char *text, struct run_opts *opts,
         return RV_EINVAL;
     }
     opts->time_given = true;
+    return RV_OK;
+}
+
+static int parse_time_min (const char *text, struct run_opts *opts,
+                           struct rv_error *err)
+{
+    int64_t seconds;
+
+    if (duration_parse_slurm (text, &seconds, err) != RV_OK) {
+        error_prefix (err, "--time-min");
+        return RV_EINVAL;
+    }
+    if (seconds < 60)
+        return error_set (err, RV_EINVAL,
+                          "--time-min takes a minute or more, not '%s'", text);
+    opts->time_min_s = seconds;
     return RV_OK;
 }
 
@@ -249,6 +268,8 @@ static int take_option (int c, int index, struct run_opts *opts,
         return parse_word ("-q", optarg, &opts->qos, err);
     case OPT_TIME:
         return parse_time (optarg, opts, err);
+    case OPT_TIME_MIN:
+        return parse_time_min (optarg, opts, err);
     case OPT_NAME:
         return parse_name (optarg, opts, err);
     case OPT_MEM:
@@ -299,6 +320,11 @@ static int check (const struct run_opts *opts, struct rv_error *err)
     if (opts->mig && opts->type)
         return error_set (err, RV_EINVAL,
                           "--mig and -t both name a type; leave one out");
+    if (opts->time_given && opts->time_s >= 0
+        && opts->time_min_s > opts->time_s)
+        return error_set (err, RV_EINVAL,
+                          "--time-min is longer than --time; give the shorter "
+                          "of both as --time-min");
     if (opts->single_node && opts->nodes > 1)
         return error_set (err, RV_EINVAL,
                           "--single-node and --nodes=%u differ; leave one out",
@@ -327,9 +353,9 @@ static int next_option (int argc, char *argv[], int *ret_index)
 const char *run_opts_misplaced (const struct run_opts *opts)
 {
     static const char *const ours[] = {
-        "gpu",   "gpus",   "type",        "mig",       "vram",
-        "time",  "mem",    "qos",         "partition", "account",
-        "nodes", "follow", "single-node", "dry-run",   "checkpoint",
+        "gpu",         "gpus",    "type",       "mig",      "vram",  "time",
+        "mem",         "qos",     "partition",  "account",  "nodes", "follow",
+        "single-node", "dry-run", "checkpoint", "time-min",
     };
 
     for (int i = 1; i < opts->argc && !opts->dashes; i++) {

@@ -20,6 +20,7 @@ struct run_opts {
     const char *type, *name, *partition, *account, *qos; /* NULL = not given */
     bool time_given;
     int64_t time_s;     /* -1 = unlimited */
+    int64_t time_min_s; /* 0 = not given */
     int64_t mem_bytes;  /* 0 = not given */
     int64_t vram_bytes; /* of a GPU; 0 = not given */
     uint32_t nodes;     /* 0 = not given */

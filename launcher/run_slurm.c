@@ -38,6 +38,7 @@ static const struct own {
     {"partition", 'p', "-p"},
     {"test-only", 0, "--dry-run"},
     {"time", 't', "--time"},
+    {"time-min", 0, "--time-min"},
     {"version", 'V', "rv version"},
     {"wait", 'W', "-f"},
     {"wrap", 0, "the command"},

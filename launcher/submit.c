@@ -83,6 +83,9 @@ char **submit_argv (const struct strategy_plan *plan, const struct request *req,
         add (&w, "--mem=%lluM", (unsigned long long)plan->mem_mb);
     add (&w, "--time=%s",
          duration_format_slurm (plan->time_s, time, sizeof (time)));
+    if (plan->time_min_s)
+        add (&w, "--time-min=%s",
+             duration_format_slurm (plan->time_min_s, time, sizeof (time)));
     if (constraint)
         add (&w, "--constraint=%s", constraint);
     if (more->account)

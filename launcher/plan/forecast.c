@@ -121,7 +121,7 @@ static int64_t find_many (struct forecast *f, const struct forecast_need *need,
 int64_t forecast_find (struct forecast *f, const struct forecast_need *need,
                        const struct lane_need *one, int64_t from, int64_t limit)
 {
-    const bool *allowed = forecast_filter (f, need->features);
+    const bool *allowed = forecast_filter (f, need);
 
     if (one->type == LANE_NONE && one->gpus)
         return FORECAST_NEVER;
@@ -178,12 +178,13 @@ struct forecast *forecast_new (const struct strategy_cluster *c)
     f->opens = calloc (FORECAST_KINDS * c->n_nodes + 1, sizeof (*f->opens));
     f->fresh = calloc (FORECAST_KINDS * c->n_nodes + 1, sizeof (*f->fresh));
     f->when = calloc (c->n_nodes + 1, sizeof (*f->when));
+    f->both = calloc (c->n_nodes + 1, sizeof (*f->both));
     f->pick = calloc (c->n_nodes + 1, sizeof (*f->pick));
     f->found = calloc (c->n_nodes + 1, sizeof (*f->found));
     f->order = calloc (c->n_jobs + 1, sizeof (*f->order));
     f->waiting = calloc (c->n_parts + 1, sizeof (*f->waiting));
-    if (!f->lane || !f->opens || !f->fresh || !f->when || !f->pick || !f->found
-        || !f->order || !f->waiting || forecast_build (f)) {
+    if (!f->lane || !f->opens || !f->fresh || !f->when || !f->both || !f->pick
+        || !f->found || !f->order || !f->waiting || forecast_build (f)) {
         forecast_free (f);
         return NULL;
     }
@@ -203,6 +204,7 @@ void forecast_free (struct forecast *f)
     free (f->opens);
     free (f->fresh);
     free (f->when);
+    free (f->both);
     free (f->pick);
     free (f->found);
     free (f->order);
@@ -230,8 +232,9 @@ static struct lane_need need_of (const struct forecast *f,
                               .slice = type >= 0 && f->slice[type],
                               .gpus = need->gpus,
                               .cpus = need->cpus,
-                              .mem_mb = need->mem_mb,
-                              .whole = need->part->exclusive};
+                              .mem_mb =
+                                  f->cluster->memory_shared ? 0 : need->mem_mb,
+                              .whole = need->whole || need->part->exclusive};
 }
 
 int64_t forecast_start (struct forecast *f, const struct forecast_need *need)
@@ -244,7 +247,7 @@ int64_t forecast_start (struct forecast *f, const struct forecast_need *need)
 int64_t forecast_longest (struct forecast *f, const struct forecast_need *need)
 {
     struct lane_need one = need_of (f, need);
-    const bool *allowed = forecast_filter (f, need->features);
+    const bool *allowed = forecast_filter (f, need);
     int64_t now = f->cluster->now_s, until;
     size_t n = need->part->n_nodes;
 

@@ -25,6 +25,8 @@ struct forecast_need {
     const struct strategy_partition *part;
     const char *type;     /* of the GPUs; NULL or "" = any whole ones */
     const char *features; /* as of -C; NULL = none */
+    const char *also;     /* as well; NULL = none */
+    bool whole;           /* nodes that nobody else has */
     uint32_t nodes;
     uint32_t gpus, cpus; /* a node */
     uint64_t mem_mb;     /* a node */

@@ -199,7 +199,7 @@ int forecast_build (struct forecast *f)
     return 0;
 }
 
-const bool *forecast_filter (struct forecast *f, const char *expr)
+static const bool *filter_of (struct forecast *f, const char *expr)
 {
     const struct strategy_cluster *c = f->cluster;
     struct forecast_filter *filter;
@@ -224,4 +224,19 @@ const bool *forecast_filter (struct forecast *f, const char *expr)
         filter->node[n] =
             !c->node[n].features || feature_match (expr, c->node[n].features);
     return filter->node;
+}
+
+const bool *forecast_filter (struct forecast *f,
+                             const struct forecast_need *need)
+{
+    const bool *first = filter_of (f, need->features), *second;
+
+    if (!need->also || !need->also[0])
+        return first;
+    if (first)
+        memcpy (f->both, first, f->cluster->n_nodes * sizeof (*first));
+    second = filter_of (f, need->also);
+    for (size_t i = 0; first && second && i < f->cluster->n_nodes; i++)
+        f->both[i] = f->both[i] && second[i];
+    return first ? f->both : second;
 }

@@ -50,6 +50,7 @@ struct forecast {
     size_t n_order, next;
     struct forecast_filter filter[FORECAST_FEATURES];
     size_t n_filters;
+    bool *both; /* (n_nodes) where two expressions are asked for */
     struct forecast_memo memo[FORECAST_MEMO];
     int64_t *when, *pick; /* (n_nodes) of a search over several nodes */
     uint32_t *found;      /* (n_nodes) the nodes it found */
@@ -83,7 +84,9 @@ int64_t forecast_find (struct forecast *f, const struct forecast_need *need,
                        const struct lane_need *one, int64_t from,
                        int64_t limit);
 
-/* forecast_filter - node numbers that the expression allows; NULL = all. */
-const bool *forecast_filter (struct forecast *f, const char *expr);
+/* forecast_filter - may a node with that number serve, by the features of the
+ * need? NULL = each may. Valid until the next call. */
+const bool *forecast_filter (struct forecast *f,
+                             const struct forecast_need *need);
 
 #endif

@@ -124,7 +124,7 @@ int plan_strategies (const struct strategy_cluster *cluster,
         plans_fold (cluster, req, &plans, plans.n);
         if (req->time_min_s)
             add_backfill (req, &plans);
-        status = plans_forecast (cluster, &plans, err);
+        status = plans_forecast (cluster, req, &plans, err);
     }
     if (status != RV_OK) {
         plans_fini (&plans);

@@ -288,6 +288,9 @@ static bool make_constraint (struct folding *f)
         plain = plain && !(f->kind[i].rule && f->kind[i].rule->constraint);
     if (plain)
         return true;
+    /* "[a|b]" and the user's own -C cannot stand in one -C. */
+    if (f->req->constraint)
+        return false;
     for (size_t i = 0; i < f->n_kinds; i++)
         if (!find_feature (f, i)
             || !join_word (words, size, f->kind[i].feature, '|'))

@@ -19,7 +19,8 @@ void plans_fold (const struct strategy_cluster *cluster,
                  size_t n);
 
 /* plans_forecast - fill in the starts. RV_ENOMEM. */
-int plans_forecast (const struct strategy_cluster *cluster, struct plans *plans,
+int plans_forecast (const struct strategy_cluster *cluster,
+                    const struct strategy_request *req, struct plans *plans,
                     struct rv_error *err);
 
 /* plans_rank - order, drop what is dominated, keep PLANS_MAX. */

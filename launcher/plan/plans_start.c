@@ -22,7 +22,8 @@ static int compare_questions (const void *a, const void *b)
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-static struct forecast_need need_of (const struct question *q, int64_t time_s)
+static struct forecast_need need_of (const struct strategy_request *req,
+                                     const struct question *q, int64_t time_s)
 {
     const struct strategy_plan *plan = &q->item->plan;
     const struct strategy_rule *rule = q->member->rule;
@@ -31,6 +32,8 @@ static struct forecast_need need_of (const struct question *q, int64_t time_s)
         .part = q->member->part,
         .type = plan->gpus_per_node ? q->member->type : NULL,
         .features = rule ? rule->constraint : NULL,
+        .also = req->constraint,
+        .whole = req->exclusive,
         .nodes = plan->nodes,
         .gpus = plan->gpus_per_node,
         .cpus = plan->tasks_per_node * plan->cpus_per_task,
@@ -39,11 +42,11 @@ static struct forecast_need need_of (const struct question *q, int64_t time_s)
     };
 }
 
-static void ask (struct forecast *f, const struct question *q, int64_t now,
-                 int64_t *longest)
+static void ask (struct forecast *f, const struct strategy_request *req,
+                 const struct question *q, int64_t now, int64_t *longest)
 {
     struct plans_item *item = q->item;
-    const struct forecast_need need = need_of (q, plans_sure_time (item));
+    const struct forecast_need need = need_of (req, q, plans_sure_time (item));
     int64_t start = forecast_start (f, &need), now_s;
     size_t waiting = forecast_waiting (f, q->member->part);
 
@@ -89,15 +92,20 @@ static void explain_wait (const struct strategy_cluster *c,
                   item->waiting == 1 ? "" : "s", item->waiting == 1 ? "s" : "");
 }
 
-static void explain (const struct strategy_cluster *c, const struct forecast *f,
-                     struct plans_item *item)
+static void explain (const struct strategy_cluster *c,
+                     const struct strategy_request *req,
+                     const struct forecast *f, struct plans_item *item)
 {
     const char *why = NULL;
 
     item->known = item->start_s == FORECAST_NEVER ? PLANS_NEVER : PLANS_AT;
     if (item->plan.waits_for_node)
         why = "the nodes that could serve are down now";
-    else if (c->jobs_hidden) {
+    else if (req->unforeseen) {
+        item->known = PLANS_UNKNOWN;
+        snprintf (item->why, sizeof (item->why), "--%s decides",
+                  req->unforeseen);
+    } else if (c->jobs_hidden) {
         item->known = PLANS_UNKNOWN;
         why = item->fits_now ? "enough is free now, but other users' jobs are "
                                "hidden"
@@ -112,13 +120,16 @@ static void explain (const struct strategy_cluster *c, const struct forecast *f,
     }
     if (item->known != PLANS_AT)
         item->start_s = 0;
+    if (item->why[0])
+        return;
     if (why)
         snprintf (item->why, sizeof (item->why), "%s", why);
     else
         explain_wait (c, item);
 }
 
-static int ask_all (const struct strategy_cluster *c, struct forecast *f,
+static int ask_all (const struct strategy_cluster *c,
+                    const struct strategy_request *req, struct forecast *f,
                     struct question *q, size_t n, struct plans *plans)
 {
     int64_t longest = 0;
@@ -128,19 +139,20 @@ static int ask_all (const struct strategy_cluster *c, struct forecast *f,
     for (size_t i = 0; i < n; i++) {
         if (forecast_queue (f, q[i].member->part->tier))
             return -1;
-        ask (f, &q[i], c->now_s, &longest);
+        ask (f, req, &q[i], c->now_s, &longest);
     }
     for (size_t i = 0; i < plans->n; i++) {
-        explain (c, f, &plans->item[i]);
+        explain (c, req, f, &plans->item[i]);
         soon = soon || plans->item[i].fits_now;
     }
     /* Whole minutes, as Slurm counts. */
-    if (!soon && !c->jobs_hidden && longest >= 60)
+    if (!soon && !c->jobs_hidden && !req->unforeseen && longest >= 60)
         plans->now_if_s = longest - longest % 60;
     return 0;
 }
 
-int plans_forecast (const struct strategy_cluster *cluster, struct plans *plans,
+int plans_forecast (const struct strategy_cluster *cluster,
+                    const struct strategy_request *req, struct plans *plans,
                     struct rv_error *err)
 {
     struct forecast *f = forecast_new (cluster);
@@ -154,7 +166,7 @@ int plans_forecast (const struct strategy_cluster *cluster, struct plans *plans,
             q[n++] =
                 (struct question){&plans->item[i], &plans->item[i].member[m]};
     }
-    failed = failed || ask_all (cluster, f, q, n, plans);
+    failed = failed || ask_all (cluster, req, f, q, n, plans);
     forecast_free (f);
     free (q);
     return failed ? error_set (err, RV_ENOMEM, "out of memory") : RV_OK;

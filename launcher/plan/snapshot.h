@@ -97,7 +97,8 @@ struct strategy_cluster {
     struct strategy_reservation *resv;
     size_t n_resv;
     int64_t now_s;
-    bool jobs_hidden; /* not all jobs can be seen: nothing can be foreseen */
+    bool memory_shared; /* jobs get no memory of their own */
+    bool jobs_hidden;   /* not all jobs can be seen: nothing can be foreseen */
     const struct strategy_rule *rule; /* (n_rules) borrowed */
     size_t n_rules;
 };

@@ -117,6 +117,8 @@ static bool node_fits (const struct strategy_node *node,
     if (k && node->features
         && !feature_match (rule->constraint, node->features))
         return false;
+    if (node->features && !feature_match (req->constraint, node->features))
+        return false;
     if (req->mem_bytes > 0
         && (uint64_t)req->mem_bytes > node->mem_mb * 1024 * 1024)
         return false;
@@ -416,6 +418,10 @@ int strategy_check (const struct strategy_cluster *cluster,
         || (req->time_s <= 0 && req->time_s != STRATEGY_UNLIMITED)
         || req->time_min_s < 0)
         return error_set (err, RV_EINVAL, "not a request");
+    if (req->time_s != STRATEGY_UNLIMITED && req->time_min_s > req->time_s)
+        return error_set (err, RV_EINVAL,
+                          "--time-min is longer than the limit; give a longer "
+                          "--time");
     if (req->nproc && req->gpus && req->gpus % req->nproc)
         return error_set (err, RV_EINVAL,
                           "the command starts %u processes a node, which does "

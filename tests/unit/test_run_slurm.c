@@ -82,7 +82,7 @@ static void handed_on (void **state)
                                         "--exclusive=user",
                                         "--nice=100",
                                         "-H",
-                                        "--time-min=10",
+                                        "--hold",
                                         "--mail-type=END",
                                         "--array=0-3%2",
                                         NULL};
@@ -102,7 +102,7 @@ static void handed_on (void **state)
     add (&s, "exclusive", "user");
     add (&s, "slurm", "--nice=100");
     add (&s, "slurm", "-H");
-    add (&s, "slurm", "--time-min=10");
+    add (&s, "slurm", "--hold");
     add (&s, "mail-type", "END");
     assert_false (s.array);
     add (&s, "array", "0-3%2");
