@@ -45,6 +45,15 @@ says() {
     [ "$(cat "$STATE"/logs/*-"${first:-$job}".r*.out 2>/dev/null | grep -c "$2")" = "$1" ]
 }
 
+says_any() {
+    [ "$(cat "$STATE"/logs/*.r*.out 2>/dev/null | grep -c "$2")" = "$1" ]
+}
+
+array_idle() {
+    [ -z "$(pgrep -f "rv-exec --task $STATE/.*/array/$1")" ] &&
+        [ "$(pgrep -fc "rv-exec --batch $STATE")" = 1 ]
+}
+
 limit() {
     scancel --batch --signal=USR1 "$job"
 }
@@ -109,16 +118,22 @@ causes() {
     wait_job "$b" FAILED
     wait_job "$job" CANCELLED
     wait_for 30 all_idle
-    [ "$(sort <<<"$(causes)")" = "command
+    before=$(causes)
+    [ "$before" = "command
 command
 stopped" ]
-    # Not on its own, and not because its limit would be near.
-    train -g 1 --name late
-    wait_for 30 says 1 "segment 0"
-    scontrol suspend "$job" 2>/dev/null && scontrol resume "$job"
+    # Nor does the limit's signal save what the user stops.
+    submit -g 1 --checkpoint=USR1@40 --time 1m --name late -- \
+        sh -c 'trap "echo saved; sleep 1" USR1; while :; do sleep 0.1; done'
+    wait_job "$job" RUNNING
+    wait_for 30 pgrep -f 'trap "echo saved; sleep 1" USR1' >/dev/null
     limit
+    wait_for 30 says 1 saved
     scancel "$job"
     wait_job "$job" CANCELLED
+    wait_for 30 all_idle
+    [ "$(causes)" = "$before
+stopped" ]
 }
 
 @test "a signal that is not the limit's saves, and the job does not go on" {
@@ -150,6 +165,46 @@ A
     says 2 "worker saved"
     says 1 'agent ends with \[75, 75\]'
     [ "$(causes)" = limit ]
+}
+
+@test "what ignores the signal is killed just before the limit, and goes on" {
+    submit -g 1 --checkpoint=USR1@5 --time 1m --name deaf -- sh -c \
+        'trap "" USR1; echo "segment $RV_SEGMENT rank 0"; [ $RV_SEGMENT = 1 ] || exec sleep 600'
+    wait_for 30 says 1 "segment 0"
+    scontrol update jobid="$job" endtime="$(date -d '+8 seconds' +%Y-%m-%dT%H:%M:%S)"
+    limit
+    wait_for 30 put_back
+    [ "$(causes)" = limit ]
+    grep -q 'went on after its signal; it was killed' "$STATE"/logs/deaf-*.batch.err
+    # Slurm had not ended it.
+    ! grep -q 'DUE TO TIME LIMIT' "$STATE"/logs/deaf-*
+    let_go
+    wait_for 30 done_with 0
+}
+
+# array_causes TASK CAUSES
+array_causes() {
+    [ "$(jq -r '[.segments[].cause] | join(" ")' "$STATE"/requests/*/array/"$1"/segments.json)" = "$2" ]
+}
+
+@test "tasks of an array go on by themselves" {
+    train -g 1 --name whole
+    scancel "$job"
+    mapfile -t words < <(jq -r '.sbatch_argv[1:][]' "$STATE"/requests/*/jobs/*.json)
+    array=$(sbatch --parsable --array=3,5 "${words[@]}")
+    wait_for 30 says_any 2 "segment 0"
+    scancel --batch --signal=USR1 "${array}_3"
+    wait_for 30 array_causes 3 limit
+    wait_job "${array}_3" PENDING
+    job_is "${array}_5" RUNNING
+    wait_for 30 array_idle 3
+    sleep 1
+    scontrol update jobid="${array}_3" starttime=now
+    wait_for 30 says_any 1 "segment 1"
+    scancel "${array}"
+    wait_for 30 array_causes 3 "limit stopped"
+    array_causes 5 stopped
+    [ "$(ls -d "$STATE"/checkpoints/whole-*-[35] | wc -l)" = 2 ]
 }
 
 @test "no requeue: another job goes on, with the same logs and time" {
@@ -214,13 +269,49 @@ preempted() {
 }
 
 @test "slurmctld is asked again until it answers" {
-    train -g 1 --name silent
+    submit -g 1 --checkpoint=USR1@40 --time 1m --name silent -- \
+        sh -c 'trap : USR1; echo "segment 0 rank 0"; until [ -e go ]; do sleep 0.1; done; exit 9'
     wait_for 30 says 1 "segment 0"
-    pid=$(jq -r '.daemons[] | select(.name | test("slurmctld")) | .pid' "$SANDBOX/sandbox.json")
     limit
+    sleep 1 # for the signal to be told apart
+    pid=$(jq -r '.daemons[] | select(.name | test("slurmctld")) | .pid' "$SANDBOX/sandbox.json")
     kill -STOP "$pid"
-    sleep 1
+    touch go
+    wait_for 30 grep -q 'trying again' "$STATE"/logs/silent-"$job".batch.err || bad=1
     kill -CONT "$pid"
+    [ -z "${bad:-}" ]
     wait_for 60 put_back
+    [ "$(causes)" = limit ]
+}
+
+@test "within a preemption's grace time what was told to end goes on" {
+    [ -n "${RV_TEST_LONG:-}" ] || skip "half a minute; RV_TEST_LONG=1 runs it"
+    LAST=1 SIG=TERM preempted grace --name grace
+    wait_for 120 put_back
+    says 4 saved
+    [ "$(causes)" = preemption ]
+    wait_job "$high" COMPLETED
+    let_go
+    wait_for 60 done_with 0
+    [ "$(causes)" = "preemption command" ]
+}
+
+@test "the signal is Slurm's own, before its own limit" {
+    [ -n "${RV_TEST_LONG:-}" ] || skip "a minute; RV_TEST_LONG=1 runs it"
+    train -g 4 --nodes 2 --name own
+    wait_for 30 says 4 "segment 0"
+    wait_for 90 put_back
+    says 4 saved
+    [ "$(causes)" = limit ]
+}
+
+@test "the limit alone, where the signal was lost, goes on too" {
+    [ -n "${RV_TEST_LONG:-}" ] || skip "a minute; RV_TEST_LONG=1 runs it"
+    train -g 1 --name alone
+    wait_for 30 says 1 "segment 0"
+    kill -STOP "$(pgrep -f "rv-exec --batch $STATE")"
+    wait_job "$job" TIMEOUT 100 || wait_job "$job" COMPLETING 10
+    kill -CONT "$(pgrep -f "rv-exec --batch $STATE")"
+    wait_for 30 put_back
     [ "$(causes)" = limit ]
 }
