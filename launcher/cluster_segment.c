@@ -19,7 +19,7 @@
 
 struct wish {
     uint32_t job_id;
-    const char *exclude;
+    const char *exclude, *text;
 };
 
 static const char *base_name (uint32_t state)
@@ -122,6 +122,20 @@ static json_t *ask_requeue (const void *arg)
     return pack (job, done);
 }
 
+static json_t *ask_comment (const void *arg)
+{
+    const struct wish *w = arg;
+    job_desc_msg_t desc;
+
+    slurm_init_job_desc_msg (&desc);
+    desc.job_id = w->job_id;
+    desc.comment = (char *)w->text;
+    if (slurm_update_job (&desc))
+        return NULL;
+    return json_pack ("{s:s, s:I, s:s}", "schema", "rv.segment/1", "job_id",
+                      (json_int_t)w->job_id, "done", "commented");
+}
+
 int cluster_segment_ask (uint32_t job_id, json_t **ret, struct rv_error *err)
 {
     const struct wish w = {.job_id = job_id};
@@ -132,7 +146,15 @@ int cluster_segment_ask (uint32_t job_id, json_t **ret, struct rv_error *err)
 int cluster_segment_requeue (uint32_t job_id, const char *exclude, json_t **ret,
                              struct rv_error *err)
 {
-    const struct wish w = {job_id, exclude};
+    const struct wish w = {.job_id = job_id, .exclude = exclude};
 
     return slurm_ask_wait (ask_requeue, &w, ret, err);
+}
+
+int cluster_segment_comment (uint32_t job_id, const char *text, json_t **ret,
+                             struct rv_error *err)
+{
+    const struct wish w = {.job_id = job_id, .text = text};
+
+    return slurm_ask_wait (ask_comment, &w, ret, err);
 }

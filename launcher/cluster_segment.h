@@ -22,4 +22,8 @@ int cluster_segment_ask (uint32_t job_id, json_t **ret, struct rv_error *err);
 int cluster_segment_requeue (uint32_t job_id, const char *exclude, json_t **ret,
                              struct rv_error *err);
 
+/* cluster_segment_comment - replace the job's comment. */
+int cluster_segment_comment (uint32_t job_id, const char *text, json_t **ret,
+                             struct rv_error *err);
+
 #endif

@@ -19,6 +19,7 @@
 static const char usage[] =
     "Usage: rv segment ask JOB\n"
     "       rv segment requeue JOB [NODE]\n"
+    "       rv segment comment JOB TEXT\n"
     "       rv segment chain DIR JOB FIRST SUBMITTED [TASK]\n"
     "What the batch step of a job asks about that job: what slurmctld says of\n"
     "it; to put it back into the queue, not on NODE again; to submit another\n"
@@ -29,7 +30,8 @@ static int failed (const struct cmd_ctx *ctx, const char *verb, int status,
 {
     int exit = status == RV_ENOTFOUND ? CMD_NO_JOB : cmd_job_status (status);
 
-    return cmd_fail (ctx, exit, NULL, "cannot %s: %s", verb, err->text);
+    return cmd_fail (ctx, exit, NULL, "cannot %s for the batch step: %s", verb,
+                     err->text);
 }
 
 static uint32_t job_of (const char *word)
@@ -41,18 +43,18 @@ static uint32_t job_of (const char *word)
 }
 
 static int ask (struct cmd_ctx *ctx, uint32_t job_id, const char *verb,
-                const char *exclude)
+                const char *word)
 {
-    bool requeue = !strcmp (verb, "requeue");
     struct rv_error err = {0};
     json_t *answer = NULL;
-    int status = requeue
-                     ? cluster_segment_requeue (job_id, exclude, &answer, &err)
+    int status = !strcmp (verb, "requeue")
+                     ? cluster_segment_requeue (job_id, word, &answer, &err)
+                 : !strcmp (verb, "comment")
+                     ? cluster_segment_comment (job_id, word, &answer, &err)
                      : cluster_segment_ask (job_id, &answer, &err);
 
     if (status)
-        return failed (ctx, requeue ? "put the job back" : "ask for the job",
-                       status, &err);
+        return failed (ctx, verb, status, &err);
     return jsonout_print (answer) ? CMD_FAILED : CMD_OK;
 }
 
@@ -70,7 +72,7 @@ static int chain (struct cmd_ctx *ctx, char **word, int n)
     if (!c.job_id || !c.first || !c.submitted)
         return cmd_usage_error (ctx, "cannot go on: a job id is a number");
     if ((status = chain_submit (&c, &job_id, &err)) && !job_id)
-        return failed (ctx, "submit the next job", status, &err);
+        return failed (ctx, "chain a job", status, &err);
     if (status)
         fprintf (stderr, "rv: job %u was submitted, but cannot be noted: %s\n",
                  job_id, err.text);
@@ -94,6 +96,8 @@ static int cmd_segment_run (struct cmd_ctx *ctx, int argc, char **argv)
         return ask (ctx, job_of (argv[2]), verb, NULL);
     if (!strcmp (verb, "requeue") && (argc == 3 || argc == 4)
         && job_of (argv[2]))
+        return ask (ctx, job_of (argv[2]), verb, argv[3]);
+    if (!strcmp (verb, "comment") && argc == 4 && job_of (argv[2]))
         return ask (ctx, job_of (argv[2]), verb, argv[3]);
     if (!strcmp (verb, "chain") && (argc == 6 || argc == 7))
         return chain (ctx, argv + 2, argc - 2);

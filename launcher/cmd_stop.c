@@ -10,6 +10,7 @@
 
 #include "cmd_job.h"
 #include "jsonout.h"
+#include "siblings.h"
 
 static const char usage[] =
     "Usage: rv stop JOB|NAME... [--json]\n"
@@ -112,10 +113,31 @@ static int stop (struct cmd_ctx *ctx, bool all, int argc, char **argv)
     return status;
 }
 
+/* For rv-exec, in the job that runs the command. */
+static int stop_siblings (struct cmd_ctx *ctx, const char *dir)
+{
+    const char *self = getenv ("SLURM_JOB_ID");
+    struct rv_error err = {0};
+    unsigned n = 0;
+    int status;
+
+    if (!self)
+        return cmd_usage_error (ctx, "cannot stop siblings: this is no job");
+    status = siblings_stop (dir, (uint32_t)strtoul (self, NULL, 10), &n, &err);
+    if (status != RV_OK)
+        return cmd_fail (ctx, cmd_job_status (status), NULL,
+                         "cannot stop siblings: %s", err.text);
+    return CMD_OK;
+}
+
 static int cmd_stop_run (struct cmd_ctx *ctx, int argc, char **argv)
 {
     bool all, done;
-    int status = cmd_job_options (ctx, argc, argv, "stop jobs", &all, &done);
+    int status;
+
+    if (argc == 3 && !strcmp (argv[1], "--siblings"))
+        return stop_siblings (ctx, argv[2]);
+    status = cmd_job_options (ctx, argc, argv, "stop jobs", &all, &done);
 
     if (done)
         return status;

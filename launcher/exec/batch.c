@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "exec/child.h"
+#include "exec/claim.h"
 #include "exec/diagnose.h"
 #include "exec/exec.h"
 #include "exec/log.h"
@@ -472,14 +473,64 @@ static int refuse (const char *dir, struct report_status *s, const char *what,
     return EXEC_FAILED;
 }
 
+/* Is the claimant's job over? While it completes it may still be put back. */
+static enum claim_said ask_claimant (void *arg, uint32_t job_id)
+{
+    struct segment_answer a;
+    struct rv_error err = {0};
+
+    (void)arg;
+    if (segment_ask (job_id, UINT32_MAX, &a, &err)) {
+        log_line (LOG_WARN, "cannot ask for job %u: %s", job_id, err.text);
+        return CLAIM_LIVES;
+    }
+    return a.said == SAID_UNKNOWN ? CLAIM_UNKNOWN
+           : a.completing || a.said == SAID_RUNNING || a.said == SAID_PENDING
+               ? CLAIM_LIVES
+               : CLAIM_OVER;
+}
+
+/* Claim the command for this job. false: another job runs it, or (err.code) it
+ * cannot be told. */
+static bool claim_it (const struct claim *c, struct rv_error *err)
+{
+    struct claim_holder h;
+    struct rv_error why = {0};
+    char text[80];
+    bool won = false;
+
+    if (claim_take (c, &won, &h, err) || won)
+        return won;
+    snprintf (text, sizeof (text), "job %u of this request runs the command",
+              h.job_id);
+    log_line (LOG_WARN, "%s; this one ends", text);
+    if (segment_comment (c->job_id, text, &why))
+        log_line (LOG_WARN, "cannot leave a comment: %s", why.text);
+    return false;
+}
+
 static int run_segment (const char *dir, const char *own,
                         struct report_status *s)
 {
+    struct claim claim = {.dir = own,
+                          .job_id = s->job_id,
+                          .restart = s->restart,
+                          .root = segment_root (dir, s->job_id),
+                          .ask = ask_claimant};
     struct exec_request q = {0};
-    struct segment_run seg = {
-        .dir = dir, .q = &q, .job_id = s->job_id, .restart = s->restart};
+    struct segment_run seg = {.dir = dir,
+                              .q = &q,
+                              .job_id = s->job_id,
+                              .restart = s->restart,
+                              .claim = &claim};
     struct rv_error err = {0};
     int status;
+
+    if (!claim_it (&claim, &err)) {
+        if (err.code) /* status.json is the claimant's */
+            log_line (LOG_ERROR, "cannot claim the command: %s", err.text);
+        return err.code ? EXEC_FAILED : 0;
+    }
 
     /* Slurm starts from the beginning what is requeued, what has ended too
      * (NVIDIA/TensorRT-LLM#17654). */

@@ -377,6 +377,8 @@ int child_run (const struct child_opts *opts, struct child_result *ret,
         || (rc = start (&run, err)))
         goto out;
     tail_started (&run.tail);
+    if (opts->begun)
+        opts->begun (opts->begun_arg);
     if (!ret->exec_errno) {
         run.step_fd = open_step (&run);
         loop (&run);

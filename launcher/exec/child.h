@@ -45,6 +45,10 @@ struct child_opts {
      * NULL: none. */
     bool (*signalled) (void *arg, const struct child_result *r, int signal);
     void *signalled_arg;
+    /* begun - called once the program runs, or could not be executed. NULL:
+     * none. */
+    void (*begun) (void *arg);
+    void *begun_arg;
     /* ended - called the moment the child has ended badly, before we wait for
      * what the step has to say to that; it may kill us first. [tail] is not
      * set yet. NULL: none. */

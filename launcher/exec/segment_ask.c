@@ -50,6 +50,7 @@ static bool done_of (const char *text, enum segment_done *ret)
         [DONE_STOPPED] = "stopped",
         [DONE_FORBIDDEN] = "forbidden",
         [DONE_CHAINED] = "chained",
+        [DONE_COMMENTED] = "commented",
     };
 
     for (size_t i = 0; i < sizeof (name) / sizeof (name[0]); i++)
@@ -65,6 +66,7 @@ int segment_answer_read (const json_t *j, uint32_t restart,
 {
     struct segment_answer a = {
         .said = said_of (text_of (j, "state")),
+        .completing = json_is_true (json_object_get (j, "completing")),
         .preempting = json_is_true (json_object_get (j, "preempting")),
         .may_requeue = json_is_true (json_object_get (j, "may_requeue")),
         .job_id = (uint32_t)json_integer_value (json_object_get (j, "job_id")),
@@ -155,4 +157,14 @@ int segment_chain (const char *dir, uint32_t job_id, uint32_t first,
     snprintf (head, sizeof (head), "%u", first);
     snprintf (submitted, sizeof (submitted), "%.15s", array ? array : id);
     return call (words, CHAIN_MS, 0, ret, err);
+}
+
+int segment_comment (uint32_t job_id, const char *text, struct rv_error *err)
+{
+    struct segment_answer a;
+    char id[16];
+    char *words[] = {NULL, "segment", "comment", id, (char *)text, NULL};
+
+    snprintf (id, sizeof (id), "%u", job_id);
+    return call (words, ASK_MS, 0, &a, err);
 }

@@ -19,12 +19,13 @@ enum segment_done {
     DONE_STOPPED,      /* it was cancelled meanwhile, and stays so */
     DONE_FORBIDDEN,    /* jobs like this may not be put back */
     DONE_CHAINED,
+    DONE_COMMENTED,
 };
 
 struct segment_answer {
     enum segment_said said;
     enum segment_done done;
-    bool preempting, may_requeue;
+    bool completing, preempting, may_requeue;
     int64_t end_time; /* Unix; 0 = no limit */
     uint32_t job_id;  /* of the next job, where one was chained */
 };
@@ -46,6 +47,9 @@ int segment_requeue (uint32_t job_id, uint32_t restart, const char *exclude,
  *   first   the chain's first job */
 int segment_chain (const char *dir, uint32_t job_id, uint32_t first,
                    struct segment_answer *ret, struct rv_error *err);
+
+/* segment_comment - leave a word with the job, for scontrol and squeue. */
+int segment_comment (uint32_t job_id, const char *text, struct rv_error *err);
 
 /* segment_answer_read - the same from rv.segment/1; exposed for its test. */
 int segment_answer_read (const json_t *j, uint32_t restart,

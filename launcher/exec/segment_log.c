@@ -77,23 +77,27 @@ static json_t *last_of (const json_t *j)
     return n ? json_array_get (list, n - 1) : NULL;
 }
 
-/* Is this job the one before, put back, or chained to it? */
-static bool goes_on (const char *dir, const json_t *j, uint32_t job_id)
+uint32_t segment_root (const char *dir, uint32_t job_id)
 {
     char name[32], *path;
     json_t *job;
-    bool chained;
+    uint32_t root;
 
-    if (number (last_of (j), "job_id") == job_id)
-        return true;
     snprintf (name, sizeof (name), "jobs/%u.json", job_id);
     if (!(path = fsio_join (dir, name)))
-        return false;
+        return job_id;
     job = json_load_file (path, 0, NULL);
-    chained = job && number (job, "continues") == number (j, "job_id");
+    root = number (job, "continues");
     json_decref (job);
     free (path);
-    return chained;
+    return root ? root : job_id;
+}
+
+/* Is this job the one before, put back, or chained to it? */
+static bool goes_on (const json_t *j, uint32_t job_id, uint32_t root)
+{
+    return number (last_of (j), "job_id") == job_id
+           || number (j, "job_id") == root;
 }
 
 /* The last segment left no word: it ran until the file was last touched. */
@@ -147,7 +151,8 @@ static int add_segment (struct segment_log *log, uint32_t job_id,
 }
 
 int segment_log_begin (const char *dir, uint32_t job_id, uint32_t restart,
-                       bool sync, struct segment_log *ret, struct rv_error *err)
+                       uint32_t root, bool sync, struct segment_log *ret,
+                       struct rv_error *err)
 {
     struct segment_log log = {.sync = sync};
     int rc;
@@ -156,7 +161,7 @@ int segment_log_begin (const char *dir, uint32_t job_id, uint32_t restart,
         return error_set (err, RV_ENOMEM, "out of memory");
     if ((rc = read_log (log.path, &log.json, err)))
         goto fail;
-    if (log.json && !goes_on (dir, log.json, job_id)) {
+    if (log.json && !goes_on (log.json, job_id, root)) {
         json_decref (log.json);
         log.json = NULL;
     }

@@ -9,6 +9,7 @@
 
 #include "exec/segment_run.h"
 
+#include <dirent.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,12 +20,16 @@
 #include "exec/log.h"
 #include "exec/segment_ask.h"
 #include "exec/tail.h"
+#include "plan/fsio.h"
 #include "proc.h"
+#include "where.h"
 
-#define SIGNAL_MS 10000 /* of one scancel */
-#define AGAIN_MS  2000
-#define SLACK_S   90 /* Slurm looks every 30 s, and signals up to 60 s early */
-#define WAIT_MS   (10 * 60 * 1000) /* for slurmctld's word about an end */
+#define SIGNAL_MS   10000 /* of one scancel */
+#define AGAIN_MS    2000
+#define STARTED_MS  250 /* between two looks whether the command has begun */
+#define SIBLINGS_MS 30000
+#define SLACK_S     90 /* Slurm looks every 30 s, and signals up to 60 s early */
+#define WAIT_MS     (10 * 60 * 1000) /* for slurmctld's word about an end */
 
 /* A chain's jobs write to the folder of its first; job.sh knows its own id. */
 static void keep_output (const struct segment_run *r)
@@ -53,7 +58,8 @@ int segment_run_begin (struct segment_run *r, const char *own,
     int rc;
 
     r->asked = r->q->checkpoint.signal != 0;
-    rc = segment_log_begin (own, r->job_id, r->restart, r->asked, &r->log, err);
+    rc = segment_log_begin (own, r->job_id, r->restart, r->claim->root,
+                            r->asked, &r->log, err);
     if (rc)
         return rc;
     snprintf (text, sizeof (text), "%u", r->log.number);
@@ -141,6 +147,50 @@ static void serve_signal (struct segment_run *r)
     r->next_ms = r->came ? tail_now_ms () + AGAIN_MS : 0;
 }
 
+/* Has rv noted another submission of the request? It may still be at it; then
+ * that job finds the claim when it starts. */
+static bool has_siblings (const struct segment_run *r)
+{
+    char *path = fsio_join (r->dir, "jobs");
+    DIR *jobs = path ? opendir (path) : NULL;
+    struct dirent *e;
+    bool found = false;
+
+    while (jobs && !found && (e = readdir (jobs))) {
+        uint32_t id = (uint32_t)strtoul (e->d_name, NULL, 10);
+
+        found = id && id != r->job_id
+                && segment_root (r->dir, id) != r->claim->root;
+    }
+    if (jobs)
+        closedir (jobs);
+    free (path);
+    return found;
+}
+
+/* The command runs here: the other jobs of the request are for nothing. */
+static void end_siblings (struct segment_run *r)
+{
+    char *words[] = {NULL, "stop", "--siblings", (char *)r->dir, NULL};
+    struct proc_opts opts = {.deadline_ms = SIBLINGS_MS};
+    struct proc_result result;
+    struct rv_error err = {0};
+
+    r->alone = true;
+    if (where_program ("rv", &words[0], &err)
+        || proc_run (words, &opts, &result, &err)) {
+        log_line (LOG_WARN, "cannot end the other jobs of the request: %s",
+                  err.text);
+        free (words[0]);
+        return;
+    }
+    if (result.status)
+        log_line (LOG_WARN, "cannot end the other jobs of the request: %.200s",
+                  result.err);
+    proc_result_fini (&result);
+    free (words[0]);
+}
+
 static void serve (void *arg, const struct pollfd *p, size_t n)
 {
     struct segment_run *r = arg;
@@ -152,6 +202,8 @@ static void serve (void *arg, const struct pollfd *p, size_t n)
         segment_log_beat (&r->log);
         r->beat_ms = now + SEGMENT_BEAT_MS;
     }
+    if (!r->alone && claim_has_started (r->claim->dir))
+        end_siblings (r);
     if (r->came && now >= r->next_ms)
         serve_signal (r);
     if (r->kill_at && time (NULL) >= r->kill_at) {
@@ -180,6 +232,8 @@ static size_t fill (void *arg, struct pollfd *p, size_t max, int *ret_wait_ms)
     (void)p;
     (void)max;
     sooner (r->beat_ms - now, ret_wait_ms);
+    if (!r->alone)
+        sooner (STARTED_MS, ret_wait_ms);
     if (r->came)
         sooner (r->next_ms - now, ret_wait_ms);
     if (r->kill_at)
@@ -204,6 +258,7 @@ void segment_run_watch (struct segment_run *r, struct child_watch *watch,
                         struct child_opts *opts)
 {
     r->beat_ms = tail_now_ms () + SEGMENT_BEAT_MS;
+    r->alone = !has_siblings (r);
     *watch = (struct child_watch){.fill = fill, .serve = serve, .arg = r};
     opts->watch = watch;
     opts->signalled = signalled;
@@ -267,6 +322,9 @@ static void chain (const struct segment_run *r, enum segment_cause cause,
                   err.text);
         return;
     }
+    if (claim_hand_on (r->claim, a.job_id, &err))
+        log_line (LOG_WARN, "cannot hand the claim on to job %u: %s", a.job_id,
+                  err.text);
     ret->waits = true;
     ret->job_id = a.job_id;
     snprintf (ret->message, sizeof (ret->message),

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "exec/child.h"
+#include "exec/claim.h"
 #include "exec/exec.h"
 #include "exec/segment_log.h"
 
@@ -15,12 +16,14 @@ struct segment_run {
     const char *dir; /* of the request, with jobs/ */
     const struct exec_request *q;
     uint32_t job_id, restart;
+    const struct claim *claim; /* of this job */
     struct segment_log log;
     bool asked;               /* --checkpoint */
     bool came;                /* SIGUSR1 came, and is not dealt with yet */
     bool limit_signal;        /* it was that of the limit, or of a preemption */
     bool warned;              /* the ranks have it */
     bool killed;              /* they went on for too long */
+    bool alone;               /* nothing is to be done about other jobs */
     int64_t next_ms, beat_ms; /* monotonic; when to try again, 0 = never */
     int64_t kill_at;          /* Unix; 0 = never */
 };

@@ -19,6 +19,7 @@
 
 #include "exec/agree.h"
 #include "exec/child.h"
+#include "exec/claim.h"
 #include "exec/deliver.h"
 #include "exec/diagnose.h"
 #include "exec/envv.h"
@@ -516,6 +517,17 @@ static bool urged (void *arg, const struct child_result *c, int signal)
     return true;
 }
 
+/* From now on no other job of the request may run the command. */
+static void begun (void *arg)
+{
+    const struct rank *r = arg;
+    struct rv_error err = {0};
+
+    if (r->id.rank == 0 && claim_started (r->t->dir, &err))
+        log_line (LOG_WARN, "cannot note that the command has begun: %s",
+                  err.text);
+}
+
 int exec_task (const struct exec_task *t)
 {
     struct rank r = {.t = t};
@@ -544,6 +556,8 @@ int exec_task (const struct exec_task *t)
         opts.ended_arg = &r;
         opts.signalled = urged;
         opts.signalled_arg = &r;
+        opts.begun = begun;
+        opts.begun_arg = &r;
     }
     opts.tail = t->dir || opts.in_step;
     r.before = oom_now ();

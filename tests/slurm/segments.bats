@@ -268,6 +268,60 @@ preempted() {
     [ "$(jq -r .node "$STATE"/requests/*/rank-0.json)" != "$node" ]
 }
 
+# siblings N ARG... - N jobs of one request, as several submissions leave them;
+# sets jobs, in order, and request
+siblings() {
+    submit "${@:2}"
+    request=$(echo "$STATE"/requests/*)
+    mapfile -t words < <(jq -r '.sbatch_argv[1:][]' "$request/jobs/$job.json")
+    jobs=("$job")
+    while [ "${#jobs[@]}" -lt "$1" ]; do
+        job=$(sbatch "${words[@]}")
+        jq ".job_id = $job" "$request/jobs/${jobs[0]}.json" >"$request/jobs/$job.json"
+        jobs+=("$job")
+    done
+}
+
+@test "of four jobs of a request one runs the command, and ends the others" {
+    # They wait for one job, and then start in the same second.
+    gate=$(sbatch --parsable -N2 --exclusive -o /dev/null --wrap 'sleep 300')
+    wait_job "$gate" RUNNING
+    siblings 4 -g 1 --name one -- sh -c 'echo ran; sleep 2'
+    scancel "$gate"
+    wait_for 60 done_with 0
+    [ "$(cat "$STATE"/logs/one-*.r0.out)" = ran ]
+    winner=$(jq .job_id "$request/status.json")
+    for j in "${jobs[@]}"; do
+        [ "$j" = "$winner" ] || wait_for 30 grep -qE 'JobState=(CANCELLED|COMPLETED)' <(scontrol show job "$j")
+    done
+    grep -q "^job $winner restart 0 first $winner$" "$request/claim"
+    # One that begins when all is over ends, and says who ran it.
+    job=$(sbatch "${words[@]}")
+    wait_job "$job" COMPLETED
+    scontrol show job "$job" | grep -q "Comment=job $winner of this request runs the command"
+    [ "$(cat "$STATE"/logs/one-*.r0.out)" = ran ]
+}
+
+@test "a loser waits for the start, and takes over from a winner that died before" {
+    siblings 1 -g 1 --name heir -- sh -c 'echo ran'
+    wait_for 30 done_with 0
+    # A claimant that never started: another request's folder as it leaves it.
+    gate=$(sbatch --parsable -o /dev/null --wrap 'sleep 300')
+    wait_job "$gate" RUNNING
+    rm "$request"/{claim,started,status.json,segments.json}
+    printf 'job %u restart 0 first %u\n' "$gate" "$gate" >"$request/claim"
+    job=$(sbatch "${words[@]}")
+    wait_job "$job" RUNNING
+    sleep 2
+    job_is "$job" RUNNING
+    [ ! -e "$request/started" ]
+    [ ! -e "$request/claim.1" ]
+    scancel "$gate"
+    wait_for 30 done_with 0
+    grep -q "^job $job " "$request/claim.1"
+    [ "$(cat "$STATE"/logs/heir-"$job".r0.out)" = ran ]
+}
+
 @test "slurmctld is asked again until it answers" {
     submit -g 1 --checkpoint=USR1@40 --time 1m --name silent -- \
         sh -c 'trap : USR1; echo "segment 0 rank 0"; until [ -e go ]; do sleep 0.1; done; exit 9'
@@ -310,8 +364,7 @@ preempted() {
     train -g 1 --name alone
     wait_for 30 says 1 "segment 0"
     kill -STOP "$(pgrep -f "rv-exec --batch $STATE")"
-    wait_job "$job" TIMEOUT 100 || wait_job "$job" COMPLETING 10
-    kill -CONT "$(pgrep -f "rv-exec --batch $STATE")"
-    wait_for 30 put_back
+    # Slurm's SIGTERM at the limit comes with SIGCONT.
+    wait_for 110 put_back
     [ "$(causes)" = limit ]
 }

@@ -53,7 +53,8 @@ static struct segment_log begin (uint32_t job_id, uint32_t restart)
     struct segment_log log = {0};
     struct rv_error err = {0};
 
-    if (segment_log_begin (dir, job_id, restart, false, &log, &err))
+    if (segment_log_begin (dir, job_id, restart, segment_root (dir, job_id),
+                           false, &log, &err))
         fail_msg ("%s", err.text);
     return log;
 }
@@ -74,7 +75,7 @@ static void test_bad_files (void **state)
         struct rv_error err = {0};
 
         write_text ("segments.json", bad[i]);
-        assert_int_equal (segment_log_begin (dir, 1, 0, false, &log, &err),
+        assert_int_equal (segment_log_begin (dir, 1, 0, 1, false, &log, &err),
                           RV_EFORMAT);
         assert_non_null (strstr (err.text, "segments.json"));
         assert_null (log.json);
