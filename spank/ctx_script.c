@@ -50,10 +50,22 @@ static void found_cb (void *arg, enum health_level level, const char *text)
     put (*(int *)arg, level, text);
 }
 
+/* begin_api - once in a child. 22.05's slurmd has done so for its hooks, 24.11's
+ * has not, where the first message would end this process. */
+static void begin_api (void)
+{
+    static bool begun;
+
+    if (!begun)
+        slurm_init (NULL);
+    begun = true;
+}
+
 static bool has_job (pid_t pid)
 {
     uint32_t job;
 
+    begin_api ();
     return slurm_pid2jobid (pid, &job) == 0;
 }
 
@@ -127,9 +139,7 @@ static void drain (int fd, void *arg)
     const struct drain *d = arg;
     update_node_msg_t msg;
 
-    /* 22.05's slurmd has done so for its hooks, 24.11's has not, where the first
-     * message would end this process. */
-    slurm_init (NULL);
+    begin_api ();
     if (is_drained (d->node)) {
         put (fd, HEALTH_NOTE, "is drained already");
         return;

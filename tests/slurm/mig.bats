@@ -161,7 +161,7 @@ NCCL_MULTI_RANK_GPU_ENABLE=1 then" ]
     slices
     printf '#!/bin/sh\n#SBATCH -n2 -N1 --rv-mig=1g.10gb:2\n%s\n%s\n%s\n' \
         'echo "batch [$CUDA_VISIBLE_DEVICES] [$SBATCH_GPUS$RANK]"' \
-        "srun $RVT/seen | sort" "srun -n1 --gpus=1 $RVT/seen" >"$RVT/job"
+        "srun -Q $RVT/seen | sort" "srun -Q -n1 --gpus=1 $RVT/seen" >"$RVT/job"
     run_cmd sbatch -W -o "$RVT/out" "$RVT/job"
     [ "$status" = 0 ]
     run_cmd cat "$RVT/out"
