@@ -12,6 +12,8 @@
 #include "plan/hostlist.h"
 #include "plan/mig.h"
 
+#define SEGMENT_S 1800 /* the least that is worth a start of its own */
+
 struct maker {
     const struct run_opts *opts;
     const struct settings *settings;
@@ -209,6 +211,22 @@ static const char *unforeseen (const struct run_opts *opts)
     return NULL;
 }
 
+/* A job of segments may have shorter ones, where that lets it start earlier; but
+ * not so short that it does little but write checkpoints. */
+static void fill_limit (const struct maker *m, struct strategy_request *req)
+{
+    const struct checkpoint *c = &m->opts->checkpoint;
+    int64_t least = SEGMENT_S;
+
+    req->segments = c->signal != 0;
+    req->time_min_s = m->opts->time_min_s;
+    if (4 * (int64_t)c->seconds > least)
+        least = 4 * (int64_t)c->seconds;
+    if (req->segments && !req->time_min_s
+        && (req->time_s == STRATEGY_UNLIMITED || least < req->time_s))
+        req->time_min_s = least;
+}
+
 static void fill_request (const struct maker *m, struct strategy_request *req)
 {
     const struct run_slurm_opt *alone = handed_on (m->opts, "exclusive");
@@ -233,7 +251,7 @@ static void fill_request (const struct maker *m, struct strategy_request *req)
     req->mem_bytes = o->mem_bytes ? o->mem_bytes : s->mem_bytes;
     req->launch = c->launch;
     req->nodes = o->nodes;
-    req->time_min_s = o->time_min_s;
+    fill_limit (m, req);
     req->constraint = o->slurm.constraint;
     req->exclusive = alone && !alone->value;
     req->unforeseen = unforeseen (o);

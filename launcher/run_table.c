@@ -49,7 +49,7 @@ static void limit_words (const struct plans_item *item, char *buf, size_t size)
     char most[32], least[32];
 
     duration_format_slurm (item->plan.time_s, most, sizeof (most));
-    if (item->kind == PLANS_BACKFILL)
+    if (item->plan.time_min_s)
         snprintf (buf, size, "%s..%s",
                   duration_format_slurm (item->plan.time_min_s, least,
                                          sizeof (least)),
@@ -76,7 +76,8 @@ static void fill_row (const struct plans_item *item, int64_t now_s,
         snprintf (row->cell[5], size, "-");
     else
         snprintf (row->cell[5], size, "%.2f", item->cost);
-    snprintf (row->cell[6], size, "%.127s", item->why);
+    snprintf (row->cell[6], size, "%.100s%s", item->why,
+              item->kind == PLANS_SEGMENTS ? "; in segments" : "");
 }
 
 static void print_rows (const struct row *rows, size_t n)
@@ -138,6 +139,7 @@ static json_t *split (const char *list, char at)
 
 static json_t *item_json (const struct plans_item *item, int64_t now_s)
 {
+    static const char *const kinds[] = {"direct", "backfill", "segments"};
     static const char *const known[] = {"at", "unknown", "never"};
     const struct strategy_plan *p = &item->plan;
     bool at = item->known == PLANS_AT;
@@ -145,8 +147,7 @@ static json_t *item_json (const struct plans_item *item, int64_t now_s)
     return json_pack (
         "{s:s, s:s, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I, "
         "s:o, s:I, s:o, s:I, s:s}",
-        "kind", item->kind == PLANS_BACKFILL ? "backfill" : "direct", "start",
-        known[item->known], "start_at",
+        "kind", kinds[item->kind], "start", known[item->known], "start_at",
         at ? jsonout_time (item->start_s) : json_null (), "wait_s",
         at ? json_integer (item->start_s > now_s ? item->start_s - now_s : 0)
            : json_null (),
@@ -161,8 +162,7 @@ static json_t *item_json (const struct plans_item *item, int64_t now_s)
         p->mem_mb ? json_integer ((json_int_t)p->mem_mb * 1024 * 1024)
                   : json_null (),
         "time_s", (json_int_t)p->time_s, "time_min_s",
-        item->kind == PLANS_BACKFILL ? json_integer (p->time_min_s)
-                                     : json_null (),
+        p->time_min_s ? json_integer (p->time_min_s) : json_null (),
         "jobs_before", (json_int_t)item->waiting, "why", item->why);
 }
 

@@ -32,8 +32,7 @@ void plans_add (struct plans *plans, const struct plans_item *item)
 
 int64_t plans_sure_time (const struct plans_item *item)
 {
-    return item->kind == PLANS_BACKFILL ? item->plan.time_min_s
-                                        : item->plan.time_s;
+    return item->plan.time_min_s ? item->plan.time_min_s : item->plan.time_s;
 }
 
 /* Cost of the whole limit. */
@@ -100,10 +99,19 @@ static void add_backfill (const struct strategy_request *req,
         if (item.plan.time_s != STRATEGY_UNLIMITED
             && item.plan.time_s <= req->time_min_s)
             continue;
-        item.kind = PLANS_BACKFILL;
+        item.kind = req->segments ? PLANS_SEGMENTS : PLANS_BACKFILL;
         item.plan.time_min_s = req->time_min_s;
         plans_add (plans, &item);
     }
+}
+
+/* A partition's limit ends a segment, not the job. */
+static void mark_segments (const struct strategy_request *req,
+                           struct plans *plans)
+{
+    for (size_t i = 0; i < plans->n && req->segments && req->time_fixed; i++)
+        if (plans->item[i].plan.time_s != req->time_s)
+            plans->item[i].kind = PLANS_SEGMENTS;
 }
 
 int plan_strategies (const struct strategy_cluster *cluster,
@@ -121,6 +129,7 @@ int plan_strategies (const struct strategy_cluster *cluster,
         return error_set (err, RV_ENOMEM, "out of memory");
     status = search (cluster, req, &plans, err);
     if (status == RV_OK) {
+        mark_segments (req, &plans);
         plans_fold (cluster, req, &plans, plans.n);
         if (req->time_min_s)
             add_backfill (req, &plans);

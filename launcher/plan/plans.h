@@ -21,6 +21,7 @@
 enum plans_kind {
     PLANS_DIRECT,   /* with the time limit as asked */
     PLANS_BACKFILL, /* Slurm may shorten the limit, to start earlier */
+    PLANS_SEGMENTS, /* a shorter limit than asked, and the job goes on */
 };
 
 /* What is known of a strategy's start. */

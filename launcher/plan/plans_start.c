@@ -56,7 +56,7 @@ static void ask (struct forecast *f, const struct strategy_request *req,
         item->start_s = start;
         item->waiting = waiting;
     }
-    if (item->n_members > 1 || item->kind != PLANS_DIRECT)
+    if (item->n_members > 1 || item->plan.time_min_s)
         return;
     now_s = forecast_longest (f, &need);
     if (now_s == STRATEGY_UNLIMITED || now_s > *longest)

@@ -344,7 +344,7 @@ static bool time_allowed (const struct strategy_request *req,
     int64_t least = req->time_min_s ? req->time_min_s : req->time_s;
 
     if (part->max_time_s == STRATEGY_UNLIMITED
-        || (!req->time_fixed && !req->time_min_s))
+        || (!req->time_fixed && !req->time_min_s) || req->segments)
         return true;
     return least != STRATEGY_UNLIMITED && least <= part->max_time_s;
 }

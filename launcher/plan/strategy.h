@@ -29,6 +29,7 @@ struct strategy_request {
     uint32_t nodes;        /* 0 = as few as hold the GPUs evenly */
     uint32_t nproc;        /* GPUs a node that the command fixes; 0 = free */
     enum command_launch launch;
+    bool segments; /* it goes on in a further job: a shorter limit will do */
     const char *constraint; /* of the user's -C, on top of rv.conf's; NULL */
     bool exclusive;         /* nodes that nobody else has */
     const char *unforeseen; /* an option that no forecast knows of; NULL */

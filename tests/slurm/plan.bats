@@ -90,6 +90,16 @@ teardown() {
     [ "$(ask '.sbatch_argv | index("--time-min=00:20:00") != null')" = true ]
     separate "$RV" run --dry-run -g 2 --time 2h --time-min 20 true
     [[ $output == *" 00:20:00..02:00:00 "* ]]
+    # a job of segments takes a short first one
+    plan_of -g 2 --time 2h --checkpoint true
+    valid <<<"$output"
+    [ "$(ask '.forecast.strategies[0] | [.kind, .wait_s, .time_min_s] | join(" ")')" = "segments 0 1800" ]
+    scontrol update partitionname=gpu maxtime=60
+    plan_of -g 2 --time 9h --checkpoint=@20 -p gpu true
+    [ "$(ask '.forecast.strategies[-1] | [.kind, .time_s] | join(" ")')" = "segments 3600" ]
+    separate "$RV" run --dry-run -g 2 --time 9h true
+    [ "$status" = 5 ]
+    scontrol update partitionname=gpu maxtime=UNLIMITED
     separate "$RV" run --time 1h --time-min 2h true
     [ "$status" = 2 ]
     [[ $stderr == *"--time-min is longer than --time"* ]]

@@ -440,6 +440,38 @@ static void time_min (void **state)
                       RV_EINVAL);
 }
 
+/* A limit of a partition, or a hole, ends a segment alone. */
+static void segments (void **state)
+{
+    struct site *s = *state;
+    struct plans_item *item;
+
+    s->req.time_fixed = true;
+    s->req.time_s = 86400;
+    s->part[0].max_time_s = 7200;
+    s->req.segments = true;
+    item = plan (s);
+    assert_int_equal (item->kind, PLANS_SEGMENTS);
+    assert_int_equal (item->plan.time_s, 7200);
+    assert_int_equal (item->plan.time_min_s, 0);
+    /* a hole that holds a shorter one */
+    s->c.resv =
+        &(struct strategy_reservation){NOW + 3000, NOW + 9000, numbers, 4};
+    s->c.n_resv = 1;
+    s->req.time_min_s = 1800;
+    item = plan (s);
+    assert_int_equal (s->plans.n, 2);
+    assert_int_equal (item->kind, PLANS_SEGMENTS);
+    assert_int_equal (item->start_s, NOW);
+    assert_int_equal (item->plan.time_min_s, 1800);
+    assert_int_equal (item[1].start_s, NOW + 9000);
+    assert_int_equal (item[1].plan.time_min_s, 0);
+    s->part[0].max_time_s = -1;
+    item = plan (s);
+    assert_int_equal (item[0].kind, PLANS_SEGMENTS);
+    assert_int_equal (item[1].kind, PLANS_DIRECT);
+}
+
 /* Holes that get longer, and a partition for each: every one is longer than
  * those before it and later. */
 static void many (void **state)
@@ -552,6 +584,7 @@ int main (void)
         cmocka_unit_test_setup_teardown (hidden_jobs, setup, teardown),
         cmocka_unit_test_setup_teardown (down_and_never, setup, teardown),
         cmocka_unit_test_setup_teardown (time_min, setup, teardown),
+        cmocka_unit_test_setup_teardown (segments, setup, teardown),
         cmocka_unit_test_setup_teardown (many, setup, teardown),
         cmocka_unit_test_setup_teardown (at_random, setup, teardown),
     };
