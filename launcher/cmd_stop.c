@@ -121,8 +121,10 @@ static int stop_siblings (struct cmd_ctx *ctx, const char *dir)
     unsigned n = 0;
     int status;
 
-    if (!self)
-        return cmd_usage_error (ctx, "cannot stop siblings: this is no job");
+    if (!self || getenv ("SLURM_ARRAY_JOB_ID"))
+        return cmd_usage_error (ctx, "cannot stop siblings: this is %s",
+                                self ? "an array, whose tasks are none"
+                                     : "no job");
     status = siblings_stop (dir, (uint32_t)strtoul (self, NULL, 10), &n, &err);
     if (status != RV_OK)
         return cmd_fail (ctx, cmd_job_status (status), NULL,

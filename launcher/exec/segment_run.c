@@ -148,13 +148,14 @@ static void serve_signal (struct segment_run *r)
 }
 
 /* Has rv noted another submission of the request? It may still be at it; then
- * that job finds the claim when it starts. */
+ * that job finds the claim when it starts. The jobs of an array are not such:
+ * each does work of its own. */
 static bool has_siblings (const struct segment_run *r)
 {
-    char *path = fsio_join (r->dir, "jobs");
+    bool array = getenv ("SLURM_ARRAY_JOB_ID") != NULL, found = false;
+    char *path = array ? NULL : fsio_join (r->dir, "jobs");
     DIR *jobs = path ? opendir (path) : NULL;
     struct dirent *e;
-    bool found = false;
 
     while (jobs && !found && (e = readdir (jobs))) {
         uint32_t id = (uint32_t)strtoul (e->d_name, NULL, 10);
