@@ -16,8 +16,9 @@
 
 /* One line a command, in the order of `rv --help`. */
 static const struct cmd *const table[] = {
-    &cmd_run,     &cmd_ps,         &cmd_logs,    &cmd_stop,
-    &cmd_status,  &cmd_cost,       &cmd_env,     &cmd_doctor,
+    &cmd_run,     &cmd_up,         &cmd_ps,      &cmd_logs,
+    &cmd_stop,    &cmd_status,     &cmd_cost,    &cmd_attach,
+    &cmd_forward, &cmd_gpu,        &cmd_env,     &cmd_doctor,
     &cmd_sandbox, &cmd_help_about, &cmd_version, &cmd_segment,
 };
 #define N_TABLE (sizeof (table) / sizeof (table[0]))

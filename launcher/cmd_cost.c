@@ -91,7 +91,7 @@ static void make_line (struct bill *bill, const struct known_job *job)
 
     add_folder (bill, job->req->dir, &line);
     add_array (bill, job->req->dir, &line);
-    if (!line.elapsed_s && !line.lost)
+    if (!line.elapsed_s && !line.lost && !line.running)
         return;
     line.gpu_hours = (double)line.elapsed_s * job->req->gpus / 3600;
     line.cost = price < 0 ? -1 : line.gpu_hours * price;

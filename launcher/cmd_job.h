@@ -11,6 +11,10 @@
 #include "reqdir.h"
 
 extern const struct cmd cmd_run;
+extern const struct cmd cmd_up;
+extern const struct cmd cmd_attach;
+extern const struct cmd cmd_forward;
+extern const struct cmd cmd_gpu;
 extern const struct cmd cmd_ps;
 extern const struct cmd cmd_logs;
 extern const struct cmd cmd_status;

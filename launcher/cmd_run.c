@@ -19,12 +19,14 @@
 #include "secrets.h"
 #include "settings.h"
 #include "submit.h"
+#include "up.h"
 #include "where.h"
 
 /* All that one run holds; freed in one place. */
 struct run {
     struct cmd_ctx *ctx;
     struct run_opts opts;
+    bool up; /* a shell in the place of the job */
     struct settings settings;
     struct command command;
     struct strategy_cluster cluster;
@@ -149,6 +151,9 @@ static int prepare (struct run *run)
         || request_begin (&run->from, &run->req, &err) != RV_OK)
         return fail (run, CMD_FAILED, &err);
     run->argv = submit_argv (run->plan, &run->req, &run->more.submit);
+    if (run->up && run->argv)
+        run->argv = up_argv (run->argv, run->plan->tasks_per_node,
+                             run->more.step, o->argv);
     if (!run->argv) {
         error_set (&err, RV_ENOMEM, "out of memory");
         return fail (run, CMD_FAILED, &err);
@@ -352,6 +357,8 @@ static int run_it (struct run *run)
     if (run->plan->waits_for_node)
         fprintf (stderr, "rv: the nodes that could serve are down now; the "
                          "job waits for them\n");
+    if (run->up)
+        return up_exec (run->ctx, run->argv, &run->secrets);
     if ((status = submit (run)) != CMD_OK)
         return status;
     if (run->opts.follow)
@@ -366,14 +373,22 @@ static int cmd_run_run (struct cmd_ctx *ctx, int argc, char **argv)
     const char *word;
     int status;
 
+    run.up = ctx->cmd == &cmd_up;
     ctx->json = ctx->json || run_opts_json (argc, argv);
-    status = run_opts_parse (argc, argv, &run.opts, &err);
+    if (run.up && !(argv = up_words (argc, argv)))
+        return cmd_fail (ctx, CMD_FAILED, NULL, "out of memory");
+    status = run_opts_parse (run.up ? argc + 2 : argc, argv, &run.opts, &err);
+    if (status == RV_OK && run.up)
+        status = up_command (&run.opts, &err);
     if (status == RV_ENOTSUP)
         return cmd_fail (ctx, CMD_UNMET, NULL, "cannot run: %s", err.text);
     if (status != RV_OK)
         return cmd_usage_error (ctx, "cannot run: %s", err.text);
     if (run.opts.help)
         return cmd_help (ctx);
+    if (ctx->json && run.up && !run.opts.dry_run)
+        return cmd_usage_error (ctx, "cannot run: --json goes with --dry-run "
+                                     "here");
     if (ctx->json && run.opts.follow)
         return cmd_usage_error (ctx, "cannot run: -f prints the command's "
                                      "output, --json one object");
@@ -391,6 +406,14 @@ const struct cmd cmd_run = {
     .name = "run",
     .summary = "run a command on GPUs; -f follows it",
     .usage = run_opts_help,
+    .json = true,
+    .run = cmd_run_run,
+};
+
+const struct cmd cmd_up = {
+    .name = "up",
+    .summary = "a shell on GPUs",
+    .usage = up_help,
     .json = true,
     .run = cmd_run_run,
 };

@@ -101,6 +101,9 @@ for shell in bash zsh fish; do
     offers "$shell" 'rv sandbox ' up down status env
     offers "$shell" 'rv sandbox --' --nodes --cgroup --mig
     offers "$shell" 'rv doctor --' --nodes --json
+    offers "$shell" 'rv up --' --gpus --time
+    offers "$shell" 'rv attach ' 17 noon
+    offers "$shell" 'rv gpu -' --watch
     offers "$shell" 'rv help ' $commands
     offers "$shell" 'rv env ' set list rm import
     offers "$shell" 'rv env rm ' TOKEN

@@ -28,6 +28,10 @@ int exec_task (const struct exec_task *t);
 /* exec_batch - be the batch step of the request in [dir]. */
 int exec_batch (const char *dir);
 
+/* exec_connect - pass standard input to a TCP port of this node's loopback, and
+ * what comes from there to standard output, until that ends. */
+int exec_connect (const char *port);
+
 /* What request.json tells the two of them. */
 struct exec_request {
     char *name, *log_dir;

@@ -16,6 +16,7 @@ static const char help_text[] =
     "Usage: rv-exec [-v] [--] CMD [ARG...]    one task, under srun or alone\n"
     "       rv-exec --task DIR                one task of a request of rv\n"
     "       rv-exec --batch DIR               the batch step of a request\n"
+    "       rv-exec --connect PORT            stdin and stdout of rv forward\n"
     "       rv-exec --help | --version\n"
     "\n"
     "Joins the job (PMIx, else Slurm's variables, else alone), exports RANK,\n"
@@ -113,6 +114,9 @@ int main (int argc, char **argv)
             log_init (verbose = 1);
             continue;
         }
+        if (!strcmp (word, "--connect")) /* of rv forward */
+            return i + 2 == argc ? exec_connect (argv[i + 1])
+                                 : usage ("one port is needed after", word);
         if (!task && strcmp (word, "--batch"))
             return usage ("unknown option", word);
         if (i + 2 != argc)
