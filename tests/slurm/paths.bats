@@ -376,7 +376,7 @@ het() {
         wait "$pid"
     else
         kill -9 "$pid"
-        scancel $(squeue -h -o %A)
+        squeue -h -o %A | xargs scancel
     fi
 }
 
