@@ -81,7 +81,7 @@ static const struct option long_options[] = {
 const char run_opts_help[] =
     "usage: rv run [OPTION...] [--] COMMAND [ARGUMENT...]\n"
     "  -g, --gpus N        GPUs of the job (default 1; 0: one task without)\n"
-    "  -t, --type TYPE     GPU type (default: the first that can serve)\n"
+    "  -t, --type TYPE     GPU type (default: the one that starts first)\n"
     "      --mig[=PROFILE] N MIG slices, one a task, in the place of GPUs\n"
     "      --time T        limit: 90m 2h 3d, or as sbatch takes it (2:59:00)\n"
     "      --time-min T    a limit down to T will do, to start earlier\n"

@@ -14,7 +14,7 @@
 #include "plan/forecast_impl.h"
 
 #define ROUNDS_MAX 64
-#define VISITS_MAX ((uint64_t)100 << 20) /* about a third of a second */
+#define VISITS_MAX ((uint64_t)64 << 20) /* less than a second */
 
 /* A job that many nodes could serve, at one look each. */
 static int64_t find_one (struct forecast *f, const struct forecast_need *need,

@@ -6,8 +6,9 @@
  * in the order of partition tier, priority and job id; so a later job fills a
  * hole where it delays none before it. A new job stands behind all that wait
  * in partitions of its tier or a higher one. That is what Slurm's backfill
- * does with every job in its window; preemption, licenses, limits of accounts
- * and fair-share changes to come are not foreseen.
+ * does with every job in its window; preemption, licenses, limits of accounts,
+ * nodes that a waiting job names or excludes, and fair-share changes to come
+ * are not foreseen.
  *
  * Pure. One thread. */
 #ifndef RV_PLAN_FORECAST_H

@@ -181,7 +181,7 @@ try() {
     echo "${COMPREPLY[*]}"
 }
 PATH=$RV_BUILD:$PATH
-try rv st
+try rv sto
 try rv run --na
 try rv run -t a
 try rv stop comp
