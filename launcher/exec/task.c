@@ -568,7 +568,8 @@ int exec_task (const struct exec_task *t)
         log_line (LOG_ERROR, "cannot run '%s': %s", t->argv[0], err.text);
         status = EXEC_FAILED;
     } else {
-        c.oom = out_of_memory (&r, &c);
+        if (t->dir || child_status (&c)) /* else nobody is told */
+            c.oom = out_of_memory (&r, &c);
         status = end (&r, &c);
     }
     child_result_fini (&c);

@@ -334,6 +334,7 @@ static void finalize (const struct lib *lib, int64_t within_ms)
                           &rc)
                != RV_JOB_ETIMEDOUT)
         call_destroy (c);
+    deadline_end ();
 }
 
 static rv_job_status_t connect_server (struct priv *p, int64_t end_ms,
@@ -387,6 +388,7 @@ static rv_job_status_t op_open (struct rv_job *job, bool asked, int64_t end_ms,
         return RV_JOB_ENOTSUP;
     }
     if ((status = connect_server (p, end_ms, err))) {
+        deadline_end ();
         free (p);
         return refusal (status, asked);
     }

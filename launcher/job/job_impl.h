@@ -118,8 +118,9 @@ rv_job_status_t blob_find (const unsigned char *blob, size_t len,
                            const char *key, const unsigned char **ret_value,
                            size_t *ret_len, rv_job_error_t *err);
 
-/* deadline_call - run fn (arg) on a thread of its own and wait for it until
- * [end_ms]. For foreign calls that know no deadline.
+/* deadline_call - run fn (arg) on another thread and wait for it until
+ * [end_ms]. For foreign calls that know no deadline. The thread stays for the
+ * next call, until deadline_end.
  *   fn       its return value goes to *ret
  *   undo     called on that thread, after fn, when nobody waits any more; it
  *            takes back what fn did and frees arg. May be NULL (arg leaks)
@@ -129,5 +130,8 @@ typedef int (*deadline_f) (void *arg);
 typedef void (*deadline_undo_f) (void *arg, int result);
 rv_job_status_t deadline_call (deadline_f fn, deadline_undo_f undo, void *arg,
                                int64_t end_ms, int *ret);
+
+/* deadline_end - let the thread go that waits for a next call. */
+void deadline_end (void);
 
 #endif
