@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cmd_job.h"
 #include "plan/fsio.h"
@@ -77,6 +78,20 @@ static int join (struct known *known, struct rv_error *err)
     return RV_OK;
 }
 
+/* Tasks of an array have ids of their own, which no file tells. */
+static bool array_runs (const struct known *known, const struct request *req)
+{
+    char *path = fsio_join (req->dir, "array");
+    bool runs = path && access (path, F_OK) == 0, found = false;
+
+    free (path);
+    for (size_t i = 0; runs && i < known->jobs.n; i++)
+        found = found
+                || (known->jobs.job[i].active
+                    && !strcmp (known->jobs.job[i].name, req->name));
+    return found;
+}
+
 /* Has every job of this request ended, as Slurm itself says? One that Slurm
  * does not know may be another cluster's. [cancelled] (0: none) has since. */
 static bool all_ended (const struct known *known, const struct request *req,
@@ -85,7 +100,7 @@ static bool all_ended (const struct known *known, const struct request *req,
     char *path = fsio_join (req->dir, "jobs");
     DIR *dir = path ? opendir (path) : NULL;
     struct dirent *entry;
-    bool ended = dir != NULL;
+    bool ended = dir != NULL && !array_runs (known, req);
 
     while (ended && (entry = readdir (dir))) {
         unsigned long id = strtoul (entry->d_name, NULL, 10);

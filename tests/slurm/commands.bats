@@ -208,11 +208,11 @@ sbatch_words() {
 }
 
 @test "run hands Slurm's own options on" {
-    words=$(sbatch_words -A acc --qos q --reservation=r -x n1 -w n2 -C f \
+    words=$(sbatch_words -A acc --qos q --reservation=r -x n1 -w n2 \
         --dependency=after:1 --array=0-3%2 --mail-type=END --mail-user=me \
         --exclusive=user --slurm=--nice=7 --slurm -H true)
     for w in --account=acc --qos=q --reservation=r --exclude=n1 --nodelist=n2 \
-        --constraint=f --dependency=after:1 --array=0-3%2 --mail-type=END \
+        --dependency=after:1 --array=0-3%2 --mail-type=END \
         --mail-user=me --exclusive=user --nice=7 -H; do
         grep -qxF -- "$w" <<<"$words"
     done
@@ -274,9 +274,9 @@ L
     [ "$status" = 1 ]
     grep -q 'this site wants less$' <<<"$stderr"
     [ "$(tail -n 1 <<<"$stderr")" = "rv: cannot run 'true': sbatch refused it, for the reason above" ]
-    separate "$RV" run -C none true
+    separate "$RV" run --reservation=none true
     [ "$status" = 1 ]
-    [ "$stderr" = "rv: cannot run 'true': sbatch: Batch job submission failed: Invalid feature specification" ]
+    [ "$stderr" = "rv: cannot run 'true': sbatch: Batch job submission failed: Requested reservation is invalid" ]
     SLURM_CONF=$PWD/etc/slurm.conf separate "$RV" run --slurm=--comment=more true
     [ "$status" = 1 ]
     grep -q '  ask   the desk$' <<<"$stderr"
