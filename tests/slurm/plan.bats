@@ -115,3 +115,33 @@ teardown() {
     separate "$RV" run --dry-run -g 4 -x n1 true
     [ "$status" = 5 ]
 }
+
+@test "PrivateData hides jobs: the start is unknown, and it is said" {
+    [ "$(id -u)" = 0 ] || skip "only root can be somebody else"
+    echo PrivateData=jobs >>"$SANDBOX/slurm.conf"
+    scontrol reconfigure
+    cp "$RV" "$RVT/rv"
+    chmod a+x "$RVT"
+    chmod a+rX "$SANDBOX" "$SANDBOX"/*.conf
+    other=(setpriv --reuid=65534 --regid=65534 --clear-groups env
+        HOME="$RVT/none" XDG_STATE_HOME="$RVT/none" "$RVT/rv" run --dry-run --json)
+    job=$(sbatch --parsable -N2 --gres=gpu:a100:2 -t 47 --wrap 'sleep 600')
+    wait_job "$job" RUNNING
+    cd /
+    separate "${other[@]}" -g 2 true
+    [ "$status" = 0 ]
+    valid <<<"$output"
+    [ "$(ask '.forecast.strategies[0] | [.start, .start_at, .fits_now, .why] | map(tostring) | join(" ")')" = \
+        "unknown null false other users' jobs are hidden" ]
+    [ "$(ask .forecast.jobs_running)" = null ]
+    # root sees them all the same
+    plan_of -g 2 true
+    [ "$(ask '.forecast.strategies[0].start')" = at ]
+    scancel "$job"
+    wait_for 30 all_idle
+    separate "${other[@]}" -g 2 true
+    [ "$(ask '.forecast.strategies[0] | [.start, .fits_now] | map(tostring) | join(" ")')" = "unknown true" ]
+    sed -i /PrivateData/d "$SANDBOX/slurm.conf"
+    scontrol reconfigure
+    chmod go-rx "$SANDBOX"
+}
