@@ -330,6 +330,19 @@ siblings() {
     [ "$(causes)" = limit ]
 }
 
+@test "a lost node: the job goes on, and no node is left out for it" {
+    submit -g 4 --nodes 2 --checkpoint --time 2h --name lost -- \
+        sh -c 'echo "segment $RV_SEGMENT rank $RANK"; exec sleep 600'
+    wait_for 30 says 4 "segment 0"
+    scontrol update nodename=n2 state=down reason=test
+    wait_for 30 put_back
+    scontrol update nodename=n2 state=resume || true # it may have come back by itself
+    [ "$(causes)" = node_failure ]
+    scontrol show job "$job" | grep -q 'ExcNodeList=(null)'
+    scancel "$job"
+    wait_for 60 all_idle
+}
+
 @test "within a preemption's grace time what was told to end goes on" {
     [ -n "${RV_TEST_LONG:-}" ] || skip "half a minute; RV_TEST_LONG=1 runs it"
     LAST=1 SIG=TERM preempted grace --name grace
