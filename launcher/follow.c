@@ -425,6 +425,7 @@ static int judge_lost (struct follow *f)
     const struct cluster_job *job = f->last.n ? &f->last.job[0] : NULL;
     const char *reason = "";
     char text[400];
+    bool node_lost;
 
     if (!job || job->active) {
         say (f, "is not known to Slurm any more and left no status; see the "
@@ -434,7 +435,9 @@ static int judge_lost (struct follow *f)
     /* The reason of a cancelled job is what it waited for before. */
     if (strcmp (job->state, "CANCELLED"))
         reason = job->reason;
-    if (job->exit_signal && f->status.started)
+    /* Slurm 24.11 gives such a job an exit status of its own, a "signal 1". */
+    node_lost = !strcmp (job->state, "NODE_FAIL");
+    if (job->exit_signal && f->status.started && !node_lost)
         snprintf (text, sizeof (text),
                   "failed: its batch step (rv-exec on the first node) was "
                   "killed by signal %d",
@@ -444,11 +447,13 @@ static int judge_lost (struct follow *f)
                   f->status.started ? "was ended by Slurm" : "never started",
                   job->state, *reason ? ", " : "", reason);
     say (f, text);
-    if (!strcmp (job->state, "NODE_FAIL"))
+    if (node_lost)
         fprintf (stderr, FAILURE_MARK "advice: %s\n",
                  advice_of ("node_failure")->text);
     if (!f->status.started)
         return 125;
+    if (node_lost)
+        return 1;
     if (job->exit_signal)
         return 128 + job->exit_signal;
     if (!strcmp (job->state, "CANCELLED") || !strcmp (job->state, "TIMEOUT"))

@@ -218,10 +218,13 @@ run_cmd() {
 }
 
 # run_srun ARG... - run_cmd srun ARG..., and the daemons' logs where srun
-# ended by the deadline.
+# ended by the deadline. That it had to wait for what ran before is left out.
+# shellcheck disable=SC2034 # tests read lines
 run_srun() {
     run_cmd srun "$@"
     [ "$status" != 124 ] || sandbox_logs
+    output=$(sed -E '/^srun: (job [0-9]+ (queued and waiting for|has been allocated) resources|Step created for )/d' <<<"$output")
+    mapfile -t lines < <(grep . <<<"$output")
 }
 
 # wait_for SECONDS COMMAND... - until COMMAND succeeds; fails after SECONDS,
