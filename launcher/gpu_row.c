@@ -53,9 +53,10 @@ int gpu_row_parse (const char *line, struct gpu_row *ret, struct rv_error *err)
 {
     struct gpu_row row = {.task = 0};
     char copy[400], *field[FIELDS], *colon;
-    double index, *const to[] = {&index,          NULL,           &row.util,
-                                 &row.mem_used,   &row.mem_total, &row.temp,
-                                 &row.power_draw, &row.power_most};
+    double index = -1;
+    double *const to[] = {&index,          NULL,           &row.util,
+                          &row.mem_used,   &row.mem_total, &row.temp,
+                          &row.power_draw, &row.power_most};
 
     snprintf (copy, sizeof (copy), "%s", line);
     row.task = (uint32_t)strtoul (copy, &colon, 10);
@@ -65,6 +66,8 @@ int gpu_row_parse (const char *line, struct gpu_row *ret, struct rv_error *err)
         if (to[i] && number (field[i], to[i]))
             return error_set (err, RV_EFORMAT, "nvidia-smi said '%.200s'",
                               line);
+    if (index < 0 || index > UINT16_MAX)
+        return error_set (err, RV_EFORMAT, "nvidia-smi said '%.200s'", line);
     row.index = (int64_t)index;
     snprintf (row.name, sizeof (row.name), "%.63s", field[1]);
     *ret = row;

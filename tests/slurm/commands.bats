@@ -161,9 +161,11 @@ P
     no_secret_file
     submit -g 4 --name four -- sleep 60
     wait_job "$job" RUNNING
-    wait_for 30 ranks_run
+    # A step that is cancelled while it begins keeps srun for KillWait.
+    all_run() { [ "$(pgrep -fc "rv-exec --task $STATE")" -ge 4 ]; }
+    wait_for 30 all_run
     scancel "$job"
-    wait_for 30 swept
+    wait_for 60 swept
     # one that was never started, and cancelled behind rv's back
     submit -g 4 --name hold -- sleep 60
     submit -g 4 --name three -- true

@@ -85,6 +85,7 @@ causes() {
     "$RV" logs -f on </dev/null >"$follow" 2>&1 3>&- &
     follower=$!
     wait_for 30 says 4 "segment 0"
+    sleep 1.1 # whole seconds are kept
     limit
     wait_for 30 says 4 "saved"
     wait_for 30 put_back
@@ -285,8 +286,9 @@ siblings() {
     wait_for 60 done_with 0
     [ "$(cat "$STATE"/logs/one-*.r0.out)" = ran ]
     winner=$(jq .job_id "$request/status.json")
+    is_over() { [[ $(job_state "$1") == C[AO]* ]]; } # cancelled or completed
     for j in "${jobs[@]}"; do
-        [ "$j" = "$winner" ] || wait_for 30 grep -qE 'JobState=(CANCELLED|COMPLETED)' <(scontrol show job "$j")
+        [ "$j" = "$winner" ] || wait_for 30 is_over "$j"
     done
     grep -q "^job $winner restart 0 first $winner$" "$request/claim"
     # One that begins when all is over ends, and says who ran it.

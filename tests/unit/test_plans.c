@@ -485,7 +485,7 @@ static void many (void **state)
     for (int i = 0; i < 20; i++) {
         int64_t length = 1000 + 100 * i;
 
-        snprintf (names[i], sizeof (names[i]), "p%d", i);
+        snprintf (names[i], sizeof (names[i]), "p%u", (unsigned)i % 100);
         part_add (s, names[i], 4, 1)->max_time_s = length;
         at += length + 100;
         resv[i] = (struct strategy_reservation){at - 100, at, numbers + 4, 1};
