@@ -46,11 +46,6 @@ groups() {
     done
 }
 
-# all_idle - no node is anything else
-all_idle() {
-    [ "$(sinfo -hN -o %T | sort -u)" = idle ]
-}
-
 # A program that tells which of its node's devices it can open: a device
 # without a driver is "there" to who may open it.
 devices='import errno, os
@@ -158,7 +153,7 @@ grow() {
     [[ $output == *"Out Of Memory"* ]]
     run_srun -N1 --mem=300M /usr/bin/python3 -c "$(grow 100)"
     [ "$status" = 0 ]
-    wait_for 60 all_idle
+    wait_for 60 nodes_idle
 }
 
 @test "a batch script over its memory: Slurm calls the job OUT_OF_MEMORY" {
@@ -166,7 +161,7 @@ grow() {
         --wrap "/usr/bin/python3 -c '$(grow 100)'")
     wait_job "$job" OUT_OF_MEMORY
     [[ $(cat "$RVT/oom.out") != *100* ]]
-    wait_for 60 all_idle
+    wait_for 60 nodes_idle
 }
 
 @test "rv-exec tells that a rank was out of memory, from the group's events" {
@@ -182,7 +177,7 @@ grow() {
     [ "$status" = 137 ]
     [[ $output == *"rv:   advice: somebody or the kernel killed it"* ]]
     [[ $output != *"out of memory"* ]]
-    wait_for 60 all_idle
+    wait_for 60 nodes_idle
 }
 
 # ---- processes ----
@@ -203,7 +198,7 @@ Y
     for pid in "${lines[@]:1}"; do
         wait_for 30 test ! -e "/proc/$pid"
     done
-    wait_for 60 all_idle
+    wait_for 60 nodes_idle
 }
 
 # ---- side by side, down ----
@@ -298,6 +293,6 @@ for d in json.load(open(sys.argv[1]))["daemons"]: os.kill(d["pid"], 9)' "$S/sand
 }
 
 @test "no node is drained or down" {
-    wait_for 60 all_idle
+    wait_for 60 nodes_idle
     nodes_well
 }

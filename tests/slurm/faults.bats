@@ -68,7 +68,7 @@ mark() {
 }
 
 all_idle() {
-    [ "$(sinfo -hN -o %T | sort -u)" = idle ] && [ -z "$(squeue -h)" ]
+    nodes_idle && [ -z "$(squeue -h)" ]
 }
 
 # well - everything is idle again, and the next job on both nodes is served
@@ -322,12 +322,8 @@ fill() {
     pid=$(daemon n1)
     mounted() { nsenter -t "$pid" -m stat -fc %T "$1" | grep -qx tmpfs; }
     wait_for 30 mounted "$1"
-    wait_for 60 node_idle n1
+    wait_for 60 nodes_idle n1
     nsenter -t "$pid" -m sh -c 'head -c 32M /dev/zero >"$1/fill"; [ "$(df --output=avail "$1" | tail -n 1)" -eq 0 ]' sh "$1" 2>/dev/null
-}
-
-node_idle() {
-    [ "$(sinfo -hN -n "$1" -o %T)" = idle ]
 }
 
 empty() {

@@ -130,6 +130,16 @@ nodes_well() {
     }
 }
 
+# nodes_idle [NODE] - all nodes, or this one, by slurmctld's own word: sinfo of
+# 24.11 lets a node stand at its last job while it is asked often
+nodes_idle() {
+    [ "$(scontrol show node -o "$@" | sed -n 's/.* State=\([^ ]*\) .*/\1/p' | sort -u)" = IDLE ]
+}
+
+none_completing() {
+    [ -z "$(squeue -h -t CG)" ]
+}
+
 # alive PID - a process that is not a zombie; one look, for it may go between two
 alive() {
     grep -q '^State:[[:space:]]*[^ZX[:space:]]' "/proc/$1/status" 2>/dev/null
@@ -221,6 +231,8 @@ run_cmd() {
 # ended by the deadline. That it had to wait for what ran before is left out.
 # shellcheck disable=SC2034 # tests read lines
 run_srun() {
+    # A job that still completes would move this one to another node.
+    wait_for 5 none_completing 2>/dev/null || true
     run_cmd srun "$@"
     [ "$status" != 124 ] || sandbox_logs
     output=$(sed -E '/^srun: (job [0-9]+ (queued and waiting for|has been allocated) resources|Step created for )/d' <<<"$output")

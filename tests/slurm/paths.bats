@@ -43,16 +43,12 @@ setup() {
     rm -rf "$RVT/env" "$RVT"/out-*
     mkdir "$RVT/env"
     # The tables say on which nodes: a job that is completing takes one away.
-    wait_for 60 all_idle
-}
-
-all_idle() {
-    [ "$(sinfo -h -o %t)" = idle ]
+    wait_for 60 nodes_idle
 }
 
 # way COMMAND... - it must succeed
 way() {
-    wait_for 60 all_idle
+    wait_for 60 nodes_idle
     run_cmd "$@"
     [ "$status" = 0 ]
 }
@@ -368,7 +364,7 @@ srun -N1 -n1 -w n3 '$W' next
 het() {
     local pid ready=$1
     shift
-    wait_for 60 all_idle
+    wait_for 60 nodes_idle
     "$@" </dev/null >"$RVT/het" 2>&1 3>&- &
     pid=$!
     wait_for 60 "$ready" || { cat "$RVT/het"; return 1; }
@@ -498,7 +494,7 @@ X
     wait_for 60 test -s "$RVT"/env/script.*
     scancel "$job"
     # the extern step ends by the rule under which it began
-    wait_for 60 all_idle
+    wait_for 60 nodes_idle
     sed '/^PrologFlags/d' -i "$SLURM_CONF"
     scontrol reconfigure
     none extern 1
@@ -591,7 +587,7 @@ sbatch and salloc; use --gpus"* ]]
     # It begins with the next minute, and is looked for every 30 s.
     wait_for 150 both
     scrontab -r
-    wait_for 60 all_idle
+    wait_for 60 nodes_idle
     cat "$RVT"/out-cron
     none batch 1 CUDA_VISIBLE_DEVICES=0,1
     ranks step <<<'0/2 0/2 0 n2 0,1

@@ -51,7 +51,7 @@ teardown_file() {
 }
 
 all_idle() {
-    [ "$(sinfo -hN -o %T | sort -u)" = idle ] && [ -z "$(squeue -h)" ]
+    nodes_idle && [ -z "$(squeue -h)" ]
 }
 
 # start NAME NODES - rv run -f of a job that waits, in partition NAME

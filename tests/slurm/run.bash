@@ -52,7 +52,7 @@ ended() {
 }
 
 all_idle() {
-    [ "$(sinfo -h -N -o %t | sort -u)" = idle ] && [ -z "$(pgrep -f "rv-exec --batch $STATE")" ]
+    nodes_idle && [ -z "$(pgrep -f "rv-exec --batch $STATE")" ]
 }
 
 next_id() {
