@@ -27,7 +27,7 @@ static const char tail[] =
     "\n"
     "Exit statuses: 0 done, 1 failed, 2 usage, 3 no controller, 4 no such "
     "job,\n"
-    "5 cannot be met as asked. man rv tells all.\n";
+    "5 cannot be met as asked. man rv, and man rv-COMMAND, tell all.\n";
 
 void cmd_overview (FILE *f)
 {

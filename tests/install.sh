@@ -43,7 +43,7 @@ check "make" make -s -j"$(nproc)"
 check "make install" make -s install
 for f in bin/rv bin/rv-exec bin/rv-train lib/slurm/spank_rv.so lib/librvjob.so.0 \
     lib/libtrain.so.0 include/rv/job.h include/train.h include/train/group.h \
-    lib/pkgconfig/rvjob.pc lib/pkgconfig/train.pc share/man/man1/rv.1 share/man/man1/rv-env.1 share/man/man1/rv-up.1 share/man/man1/rv-gpu.1 \
+    lib/pkgconfig/rvjob.pc lib/pkgconfig/train.pc share/man/man1/rv.1 share/man/man1/rv-run.1 share/man/man1/rv-env.1 share/man/man1/rv-up.1 \
     share/man/man1/rv-train.1 share/man/man8/rv-spank.8 \
     share/man/man5/rv.conf.5 etc/rv/rv.conf share/doc/rv/plugstack.conf.example; do
     check "installs $f" there "$f"
