@@ -16,10 +16,10 @@
 
 /* One line a command, in the order of `rv --help`. */
 static const struct cmd *const table[] = {
-    &cmd_run,     &cmd_up,         &cmd_ps,      &cmd_logs,
-    &cmd_stop,    &cmd_status,     &cmd_cost,    &cmd_attach,
-    &cmd_forward, &cmd_gpu,        &cmd_env,     &cmd_doctor,
-    &cmd_sandbox, &cmd_help_about, &cmd_version, &cmd_segment,
+    &cmd_run,     &cmd_up,      &cmd_ps,      &cmd_logs,       &cmd_stop,
+    &cmd_status,  &cmd_cost,    &cmd_attach,  &cmd_forward,    &cmd_gpu,
+    &cmd_env,     &cmd_doctor,  &cmd_sandbox, &cmd_completion, &cmd_help_about,
+    &cmd_version, &cmd_segment,
 };
 #define N_TABLE (sizeof (table) / sizeof (table[0]))
 
@@ -121,6 +121,28 @@ void cmd_look_json (struct cmd_ctx *ctx, int argc, char *const argv[])
 {
     for (int i = 1; i < argc && strcmp (argv[i], "--"); i++)
         ctx->json = ctx->json || !strcmp (argv[i], "--json");
+}
+
+int cmd_plain_options (struct cmd_ctx *ctx, int *argc, char **argv,
+                       const char *verb, bool *ret_done)
+{
+    int words = 1;
+
+    cmd_look_json (ctx, *argc, argv);
+    *ret_done = true;
+    for (int i = 1; i < *argc; i++)
+        if (!strcmp (argv[i], "--help") || !strcmp (argv[i], "-h"))
+            return cmd_help (ctx);
+    for (int i = 1; i < *argc; i++) {
+        if (argv[i][0] != '-')
+            argv[words++] = argv[i];
+        else if (strcmp (argv[i], "--json"))
+            return cmd_usage_error (ctx, "cannot %s: there is no option '%s'",
+                                    verb, argv[i]);
+    }
+    *argc = words;
+    *ret_done = false;
+    return CMD_OK;
 }
 
 static int vfail (const struct cmd_ctx *ctx, int status, const char *hint,

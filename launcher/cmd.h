@@ -76,6 +76,14 @@ int cmd_help (const struct cmd_ctx *ctx);
  * whose words are all their own. */
 void cmd_look_json (struct cmd_ctx *ctx, int argc, char *const argv[]);
 
+/* cmd_plain_options - for commands that take --json and --help alone: read
+ * them, wherever they stand, and leave the words.
+ *   argc       words that are left, argv[0] among them
+ *   verb       "tell": stands in messages
+ *   ret_done   the command is over, and the value is its exit status */
+int cmd_plain_options (struct cmd_ctx *ctx, int *argc, char **argv,
+                       const char *verb, bool *ret_done);
+
 /* cmd_fail - report one failure, once: "rv: MESSAGE; HINT" on stderr, or with
  * ctx->json an rv.error/1 object on stdout.
  *   status   an exit status, returned

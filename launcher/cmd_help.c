@@ -36,29 +36,6 @@ void cmd_overview (FILE *f)
     fputs (tail, f);
 }
 
-/* -h, --help and --json are all that the two commands take.
- *   ret_done   the command is over, and the value is its exit status */
-static int options (struct cmd_ctx *ctx, int *argc, char **argv, bool *ret_done)
-{
-    int words = 1;
-
-    cmd_look_json (ctx, *argc, argv);
-    *ret_done = true;
-    for (int i = 1; i < *argc; i++)
-        if (!strcmp (argv[i], "--help") || !strcmp (argv[i], "-h"))
-            return cmd_help (ctx);
-    for (int i = 1; i < *argc; i++) {
-        if (argv[i][0] != '-')
-            argv[words++] = argv[i];
-        else if (strcmp (argv[i], "--json"))
-            return cmd_usage_error (ctx, "cannot tell: there is no option '%s'",
-                                    argv[i]);
-    }
-    *argc = words;
-    *ret_done = false;
-    return CMD_OK;
-}
-
 static int help_json (const struct cmd *about)
 {
     json_t *list = json_array ();
@@ -80,7 +57,7 @@ static int help_run (struct cmd_ctx *ctx, int argc, char **argv)
 {
     const struct cmd *about = NULL;
     bool done;
-    int status = options (ctx, &argc, argv, &done);
+    int status = cmd_plain_options (ctx, &argc, argv, "tell", &done);
 
     if (done)
         return status;
@@ -105,7 +82,7 @@ static json_t *version_of (const char *text)
 static int version_run (struct cmd_ctx *ctx, int argc, char **argv)
 {
     bool done;
-    int status = options (ctx, &argc, argv, &done);
+    int status = cmd_plain_options (ctx, &argc, argv, "tell", &done);
 
     if (done)
         return status;
@@ -128,7 +105,10 @@ static int version_run (struct cmd_ctx *ctx, int argc, char **argv)
 const struct cmd cmd_help_about = {
     .name = "help",
     .summary = "tell what a command does and takes",
-    .usage = "usage: rv help [--json] [COMMAND]\n",
+    .usage = "usage: rv help [--json] [COMMAND]\n"
+             "The commands, or what COMMAND takes; 'man rv-COMMAND' tells "
+             "all.\n"
+             "      --json  one JSON object on standard output, rv.help/1\n",
     .json = true,
     .local = true,
     .run = help_run,
@@ -137,7 +117,9 @@ const struct cmd cmd_help_about = {
 const struct cmd cmd_version = {
     .name = "version",
     .summary = "rv's version, and what it was built for",
-    .usage = "usage: rv version [--json]\n",
+    .usage = "usage: rv version [--json]\n"
+             "      --json  one JSON object on standard output, "
+             "rv.version/1\n",
     .json = true,
     .local = true,
     .run = version_run,

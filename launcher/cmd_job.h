@@ -23,6 +23,7 @@ extern const struct cmd cmd_stop;
 extern const struct cmd cmd_doctor;
 extern const struct cmd cmd_segment;
 extern const struct cmd cmd_env;
+extern const struct cmd cmd_completion;
 extern const struct cmd cmd_help_about;
 extern const struct cmd cmd_version;
 

@@ -7,6 +7,8 @@
 # Slurm is needed. A shell that is not there is a skip. Last line: the sum.
 set -u
 src=${top_srcdir:-$(cd "$(dirname "$0")/.." && pwd)}
+# shellcheck source=tests/options.bash
+. "$src/tests/options.bash"
 dir=$src/etc/completions
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -84,7 +86,27 @@ offers ()
     fi
 }
 
-commands=$(sed -n '/^static const struct cmd \*const table/,/^};/s/^    \(&cmd_.*\)/\1/p' "$src/launcher/cmd.c" | tr -d ' &' | tr ',' '\n' | sed -n 's/_about$//; s/^cmd_//p' | grep -vx segment) # that is rv-exec's
+# all_options SHELL CMD - no more and no less than `rv CMD --help` tells; those
+# of pyxis it names as one
+all_options ()
+{
+    local got want
+    got=$("in_$1" "rv $2 -" 2>"$work/err" | grep -E '^--?[a-z]' -i | grep -vE -- '^--container-' | sort -u)
+    want=$(help_options "$2" | grep -vE -- '^--container-')
+    [ "$2" != up ] || want=$(printf '%s\n' "$want" "$(help_options run)" | grep -vxE -- '-[fl]|--(follow|label|array|checkpoint|container-.*)')
+    want=$(printf -- '%s\n--help\n' "$want" | sort -u)
+    if [ "$got" = "$want" ] && [ ! -s "$work/err" ]; then
+        passed=$((passed + 1))
+        echo "ok - $1: rv $2 has $(wc -l <<<"$want") options"
+    else
+        failed=$((failed + 1))
+        echo "not ok - $1: rv $2 has the options of its help"
+        { cat "$work/err"; diff <(echo "$want") <(echo "$got"); } | sed 's/^/    /'
+    fi
+}
+
+commands=$(commands)
+[ "$(wc -w <<<"$commands")" -gt 10 ] || { echo "not ok - $rv lists no commands"; failed=1; }
 for shell in bash zsh fish; do
     if ! command -v "$shell" >/dev/null; then
         skipped=$((skipped + 1))
@@ -105,6 +127,8 @@ for shell in bash zsh fish; do
     offers "$shell" 'rv attach ' 17 noon
     offers "$shell" 'rv gpu -' --watch
     offers "$shell" 'rv help ' $commands
+    for c in $commands; do all_options "$shell" "$c"; done
+    offers "$shell" 'rv completion ' bash zsh fish
     offers "$shell" 'rv env ' set list rm import
     offers "$shell" 'rv env rm ' TOKEN
 done

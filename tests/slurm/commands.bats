@@ -196,6 +196,9 @@ P
     [ "$(jq -r .version <<<"$output")" = "$("$RV" --version | awk '{ print $2 }')" ]
     separate "$RV" version
     [ "$output" = "$("$RV" --version)" ]
+    separate "$RV" completion --json fish
+    valid <<<"$output"
+    cmp <(jq -j .text <<<"$output") "$RV_SRC/etc/completions/rv.fish"
     separate "$RV" help --json
     valid <<<"$output"
     for c in $(jq -r '.commands[].name' <<<"$output"); do
