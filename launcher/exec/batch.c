@@ -388,6 +388,16 @@ static void write_status (const char *dir, const struct report_status *s)
         log_line (LOG_ERROR, "cannot write the status: %s", err.text);
 }
 
+static enum secrets_end secrets_end (const char *dir,
+                                     const struct exec_request *q,
+                                     const struct child_result *c,
+                                     const struct report_status *s)
+{
+    if (c->term || report_told (dir, s->job_id, s->restart, q->tasks))
+        return SECRETS_TOLD;
+    return s->exit_status ? SECRETS_FAILED : SECRETS_DONE;
+}
+
 static int run (const char *dir, const struct exec_request *q,
                 struct segment_run *seg, struct report_status *s)
 {
@@ -423,7 +433,8 @@ static int run (const char *dir, const struct exec_request *q,
         json_decref (s->first_cause);
     }
     if (q->secrets && !s->waiting)
-        exec_secrets_forget (dir, s->job_id, s->restart, c.term);
+        exec_secrets_forget (dir, s->job_id, s->restart,
+                             secrets_end (dir, q, &c, s));
     args_fini (&a);
     child_result_fini (&c);
     return s->waiting ? 0 : s->exit_status;

@@ -53,12 +53,17 @@ void exec_request_fini (struct exec_request *r);
 int exec_secrets_read (const char *dir, uint32_t n, struct envfile *ret,
                        struct rv_error *err);
 
+/* How the tasks of a job came to their end: SECRETS_DONE by themselves and well;
+ * SECRETS_FAILED badly, which a requeue can be behind whose signal came to srun
+ * first; SECRETS_TOLD by a signal of Slurm. */
+enum secrets_end { SECRETS_DONE, SECRETS_FAILED, SECRETS_TOLD };
+
 /* exec_secrets_forget - remove DIR/secrets at the end of the job's tasks.
- *   told   by SIGTERM: the job may be put back into the queue, so slurmctld is
- *          asked, and where it does not say that the job has ended they stay
- *          (rv removes them later) */
+ *   how   where it is not SECRETS_DONE the job may have been put back into the
+ *         queue, so slurmctld is asked, and where it does not say that the job
+ *         has ended they stay (rv removes them later) */
 void exec_secrets_forget (const char *dir, uint32_t job_id, uint32_t restart,
-                          bool told);
+                          enum secrets_end how);
 
 /* exec_argv_read - DIR/argv, each argument with a NUL behind it.
  *   ret_argv   NULL-terminated, one block: free (argv[0]) and free (argv) */

@@ -40,10 +40,11 @@ int exec_secrets_read (const char *dir, uint32_t n, struct envfile *ret,
     return rc;
 }
 
-/* Does what scontrol shows of a job that was told to end say that it is over?
- * A job that is put back into the queue completes first too, but its restarts
- * are counted at once; one whose grace time runs is still RUNNING. */
-static bool shows_end (const char *text, uint32_t restart)
+/* Does what scontrol shows of a job say that it is over? A job that is put back
+ * into the queue completes first too, but its restarts are counted at once,
+ * before any process is told. One that ends by itself is still RUNNING, but so
+ * is one whose grace time runs. */
+static bool shows_end (const char *text, uint32_t restart, enum secrets_end how)
 {
     static const char *const ends[] = {"COMPLETING",   "COMPLETED", "CANCELLED",
                                        "TIMEOUT",      "FAILED",    "DEADLINE",
@@ -55,13 +56,16 @@ static bool shows_end (const char *text, uint32_t restart)
         || strtoul (count + strlen (" Restarts="), NULL, 10) != restart)
         return false;
     state += strlen (" JobState=");
+    if (how == SECRETS_FAILED && !strncmp (state, "RUNNING", 7))
+        return true;
     for (size_t i = 0; i < sizeof (ends) / sizeof (ends[0]); i++)
         if (!strncmp (state, ends[i], strlen (ends[i])))
             return true;
     return false;
 }
 
-static bool job_has_ended (uint32_t job_id, uint32_t restart)
+static bool job_has_ended (uint32_t job_id, uint32_t restart,
+                           enum secrets_end how)
 {
     char id[16];
     char *const argv[] = {"scontrol", "show", "job", "--oneliner", id, NULL};
@@ -72,17 +76,17 @@ static bool job_has_ended (uint32_t job_id, uint32_t restart)
     snprintf (id, sizeof (id), "%u", job_id);
     if (proc_run (argv, &opts, &r, NULL))
         return false;
-    ended = r.status == 0 && shows_end (r.out, restart);
+    ended = r.status == 0 && shows_end (r.out, restart, how);
     proc_result_fini (&r);
     return ended;
 }
 
 void exec_secrets_forget (const char *dir, uint32_t job_id, uint32_t restart,
-                          bool told)
+                          enum secrets_end how)
 {
     char *path;
 
-    if (told && !job_has_ended (job_id, restart))
+    if (how != SECRETS_DONE && !job_has_ended (job_id, restart, how))
         return;
     if ((path = fsio_join (dir, SECRETS_FILE)))
         unlink (path);

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_exec_secrets.c - when a job's copy of the secrets goes, by what
+ * slurmctld says of the job */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "exec/exec.h"
+#include "plan/fsio.h"
+#include "secrets.h"
+
+#define N(a)    (sizeof (a) / sizeof ((a)[0]))
+#define RESTART 1
+
+static char dir[64];
+
+static int make_dir (void **state)
+{
+    (void)state;
+    snprintf (dir, sizeof (dir), "/tmp/exec-secrets.XXXXXX");
+    return !mkdtemp (dir) || setenv ("PATH", dir, 1) ? -1 : 0;
+}
+
+static int remove_dir (void **state)
+{
+    (void)state;
+    return fsio_remove_tree (dir, NULL);
+}
+
+static void write_text (const char *name, const char *text, mode_t mode)
+{
+    char *path = fsio_join (dir, name);
+
+    assert_int_equal (fsio_write (path, text, strlen (text), mode, NULL), 0);
+    free (path);
+}
+
+/* A scontrol that says [text] of any job; NULL fails, as slurmctld away does. */
+static void scontrol_says (const char *text)
+{
+    char script[256];
+
+    if (text)
+        snprintf (script, sizeof (script), "#!/bin/sh\necho '%s'\n", text);
+    else
+        snprintf (script, sizeof (script), "#!/bin/sh\nexit 1\n");
+    write_text ("scontrol", script, 0700);
+}
+
+static bool kept (enum secrets_end how)
+{
+    char *path = fsio_join (dir, SECRETS_FILE);
+    bool is_there;
+
+    write_text (SECRETS_FILE, "A=1\n", 0600);
+    exec_secrets_forget (dir, 7, RESTART, how);
+    is_there = access (path, F_OK) == 0;
+    free (path);
+    return is_there;
+}
+
+static void by_state (void **state)
+{
+    static const struct {
+        const char *says;
+        bool failed, told; /* kept */
+    } row[] = {
+        {"JobId=7 JobState=RUNNING Reason=None Restarts=1 X=", false, true},
+        {"JobId=7 JobState=COMPLETING Reason=None Restarts=1 X=", false, false},
+        {"JobId=7 JobState=CANCELLED Reason=None Restarts=1 X=", false, false},
+        {"JobId=7 JobState=TIMEOUT Reason=None Restarts=1 X=", false, false},
+        {"JobId=7 JobState=NODE_FAIL Reason=None Restarts=1 X=", true, true},
+        {"JobId=7 JobState=SUSPENDED Reason=None Restarts=1 X=", true, true},
+        /* put back: its restarts are counted before its processes hear of it */
+        {"JobId=7 JobState=COMPLETING Reason=None Restarts=2 X=", true, true},
+        {"JobId=7 JobState=PENDING Reason=None Restarts=2 X=", true, true},
+        {"JobId=7 JobState=RUNNING Reason=None Restarts=2 X=", true, true},
+        {"JobId=7 JobState=RUNNING Reason=None Restarts=12 X=", true, true},
+        {"JobId=7 Restarts=1", true, true},
+        {"JobId=7 JobState=COMPLETING", true, true},
+        {"", true, true},
+        {NULL, true, true},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < N (row); i++) {
+        scontrol_says (row[i].says);
+        if (kept (SECRETS_FAILED) != row[i].failed
+            || kept (SECRETS_TOLD) != row[i].told)
+            fail_msg ("row %zu: %s", i, row[i].says);
+        assert_false (kept (SECRETS_DONE)); /* nobody is asked */
+    }
+}
+
+static void without_scontrol (void **state)
+{
+    char *path = fsio_join (dir, "scontrol");
+
+    (void)state;
+    unlink (path);
+    free (path);
+    assert_true (kept (SECRETS_FAILED));
+    assert_true (kept (SECRETS_TOLD));
+    assert_false (kept (SECRETS_DONE));
+}
+
+int main (void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test (by_state),
+        cmocka_unit_test (without_scontrol),
+    };
+
+    return cmocka_run_group_tests (tests, make_dir, remove_dir);
+}
