@@ -451,9 +451,11 @@ stepd_fds() {
     done
     ours=$(stepd_fds --rv-gpu=1)
     settled() {
+        job_files
         all_idle && [ -z "$(job_files)" ]
     }
-    wait_for 120 settled
+    # slurmctld asks again for the end of a job whose last message was lost.
+    wait_for 300 settled
     numbers >last
     paste -d'\n' first last | sed 's/^/# /' >&3
     echo "# slurmstepd's open files: $plain without an option of ours, $ours with" >&3

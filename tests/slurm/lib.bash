@@ -239,6 +239,14 @@ run_srun() {
     mapfile -t lines < <(grep . <<<"$output")
 }
 
+# what_runs - the cluster as it stands, for one who reads why a test waited
+what_runs() {
+    [ -n "${SANDBOX:-}" ] || return 0
+    timeout 5 squeue -a -o '%i %j %T %r %N %M'
+    timeout 5 scontrol show node -o | sed -n 's/^NodeName=\([^ ]*\) .* State=\([^ ]*\) .*/\1 \2/p'
+    pgrep -af 'slurmstepd|rv-exec|srun' || true
+}
+
 # wait_for SECONDS COMMAND... - until COMMAND succeeds; fails after SECONDS,
 # with COMMAND's last output.
 wait_for() {
@@ -247,6 +255,7 @@ wait_for() {
     until out=$("$@" 2>&1); do
         if [ "$SECONDS" -ge "$end" ]; then
             printf 'never true: %s\n%s\n' "$*" "$out" >&2
+            what_runs >&2
             return 1
         fi
         sleep 0.05
