@@ -26,6 +26,9 @@ int plans_forecast (const struct strategy_cluster *cluster,
 /* plans_rank - order, drop what is dominated, keep PLANS_MAX. */
 void plans_rank (const struct strategy_cluster *cluster, struct plans *plans);
 
+/* plans_covers - may the job of [a] start in every place that [b] names? */
+bool plans_covers (const struct plans_item *a, const struct plans_item *b);
+
 /* What the job is sure to get. */
 int64_t plans_sure_time (const struct plans_item *item);
 

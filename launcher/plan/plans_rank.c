@@ -84,7 +84,7 @@ static int compare (const struct strategy_cluster *c,
     return order ? order : order_places (a, b);
 }
 
-static bool covers (const struct plans_item *a, const struct plans_item *b)
+bool plans_covers (const struct plans_item *a, const struct plans_item *b)
 {
     for (size_t i = 0; i < b->n_members; i++) {
         bool found = false;
@@ -114,8 +114,8 @@ static bool dominates (const struct plans_item *a, const struct plans_item *b,
             return false;
         better = better || order[i] < 0;
     }
-    return better || covers (a, b)
-           || (a->fits_now && b->fits_now && covers (b, a));
+    return better || plans_covers (a, b)
+           || (a->fits_now && b->fits_now && plans_covers (b, a));
 }
 
 /* Insertion: starts within a minute are the same, so the order is not one that

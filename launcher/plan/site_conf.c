@@ -17,6 +17,7 @@
 
 #include "plan/conf_impl.h"
 #include "plan/differ.h"
+#include "plan/fanout.h"
 #include "plan/fsio.h"
 #include "plan/gres.h"
 
@@ -64,7 +65,7 @@ static const struct conf_key all_keys[] = {
     KEY ("defaults", "partition", CONF_LIST, site_conf, partition, 0, 0),
     KEY ("defaults", "state_dir", CONF_PATH, site_conf, state_dir, 0, 0),
     {"defaults", "fanout", CONF_CHOICE, offsetof (struct site_conf, fanout), 0,
-     0, "off,on"},
+     0, "off,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,on"},
     KEY ("defaults", "nccl_timeout", CONF_DURATION, site_conf, nccl_timeout_ms,
          1, WAIT_MAX),
     KEY ("differ", "allow", CONF_LIST, site_conf, differ, 0, 0),
@@ -430,6 +431,16 @@ int site_conf_state_dir (const struct site_conf *conf, char **ret,
                           "or state_dir in rv.conf");
     *ret = dir;
     return 0;
+}
+
+unsigned site_conf_fanout (const struct site_conf *conf)
+{
+    _Static_assert(FANOUT_MOST == 16, "the choices of fanout end there");
+    if (conf->fanout < 0)
+        return FANOUT_DEFAULT;
+    if (conf->fanout > FANOUT_MOST)
+        return FANOUT_ON;
+    return conf->fanout ? (unsigned)conf->fanout : 1;
 }
 
 const char *site_conf_site_path (void)

@@ -50,7 +50,7 @@ struct site_conf {
     int64_t gpus;
     int64_t time_s;    /* 0 = not said, -1 = unlimited */
     int64_t mem_bytes; /* a node; 0 = all of it, as for Slurm */
-    int fanout;        /* 1 on, 0 off, -1 not said */
+    int fanout;        /* place in the list of choices; see site_conf_fanout */
     int64_t nccl_timeout_ms;
     struct site_gpu *gpu; /* (n_gpu) in the order of the file */
     size_t n_gpu;
@@ -94,6 +94,10 @@ char *site_conf_user_path (void);
  * RV_ENOTFOUND when HOME is needed and not set. Reads the environment. */
 int site_conf_state_dir (const struct site_conf *conf, char **ret,
                          struct rv_error *err);
+
+/* site_conf_fanout - jobs that one request may have waiting at once; 1 is one.
+ * What the file does not say is FANOUT_DEFAULT. */
+unsigned site_conf_fanout (const struct site_conf *conf);
 
 /* site_conf_site_path - $sysconfdir/rv/rv.conf; static. */
 const char *site_conf_site_path (void);

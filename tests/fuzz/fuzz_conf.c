@@ -56,7 +56,8 @@ static void check_error (int rc, const struct rv_error *err)
 
 static void check_conf (const struct site_conf *conf)
 {
-    FUZZ_CHECK (conf->gpus >= -1 && conf->fanout >= -1 && conf->fanout <= 1);
+    FUZZ_CHECK (conf->gpus >= -1 && site_conf_fanout (conf) >= 1
+                && site_conf_fanout (conf) <= 16);
     for (size_t i = 0; i < conf->n_gpu; i++)
         FUZZ_CHECK (site_conf_gpu (conf, conf->gpu[i].type) == &conf->gpu[i]);
     for (size_t i = 0; i < conf->n_mig; i++)

@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "plan/fanout.h"
 #include "plan/fsio.h"
 #include "plan/site_conf.h"
 
@@ -104,7 +105,7 @@ static void nothing_said (void **state)
     assert_int_equal (conf.gpus, -1);
     assert_int_equal (conf.time_s, 0);
     assert_int_equal (conf.mem_bytes, -1);
-    assert_int_equal (conf.fanout, -1);
+    assert_int_equal (site_conf_fanout (&conf), FANOUT_DEFAULT);
     assert_int_equal (conf.nccl_timeout_ms, -1);
     assert_int_equal (conf.n_gpu + conf.n_mig + conf.n_env, 0);
     site_conf_fini (&conf);
@@ -128,7 +129,7 @@ static void site_file (void **state)
     assert_true (conf.mem_bytes == 32LL << 30);
     assert_string_equal (conf.partition, "gpu, long");
     assert_string_equal (conf.state_dir, "~/rv-state");
-    assert_int_equal (conf.fanout, 1);
+    assert_int_equal (site_conf_fanout (&conf), FANOUT_ON);
     assert_int_equal (conf.nccl_timeout_ms, 1200000);
     assert_string_equal (conf.differ, "driver, nccl");
     assert_int_equal (conf.n_env, 2);
@@ -164,6 +165,34 @@ static void site_file (void **state)
     (void)state;
 }
 
+static void fanout_values (void **state)
+{
+    static const struct {
+        const char *text;
+        unsigned jobs; /* 0: refused */
+    } v[] = {{"on", FANOUT_ON}, {"off", 1}, {"1", 1},  {"3", 3}, {"16", 16},
+             {"17", 0},         {"0", 0},   {"-1", 0}, {"", 0},  {"4x", 0}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof (v) / sizeof (v[0]); i++) {
+        struct site_conf conf;
+        char text[64];
+        unsigned jobs = 0;
+        int rc;
+
+        site_conf_init (&conf);
+        snprintf (text, sizeof (text), "[defaults]\nfanout = %s\n", v[i].text);
+        rc = read_text (site_conf_read_user, &conf, text, NULL);
+        assert_int_equal (rc != 0, v[i].jobs == 0);
+        if (rc == 0)
+            assert_int_equal (site_conf_fanout (&conf), v[i].jobs);
+        site_conf_fini (&conf);
+        /* The option of rv run takes the same. */
+        assert_int_equal (fanout_parse (v[i].text, &jobs), v[i].jobs != 0);
+        assert_int_equal (jobs, v[i].jobs);
+    }
+}
+
 static void user_on_top (void **state)
 {
     struct site_conf conf;
@@ -182,7 +211,7 @@ static void user_on_top (void **state)
     assert_string_equal (conf.account, "mine");
     assert_int_equal (conf.gpus, 2);
     assert_int_equal (conf.mem_bytes, 0);
-    assert_int_equal (conf.fanout, 0);
+    assert_int_equal (site_conf_fanout (&conf), 1);
     assert_int_equal (conf.time_s, -1);
     assert_string_equal (conf.differ, "driver");
     assert_int_equal (conf.n_env, 3);
@@ -381,8 +410,9 @@ int main (void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test (bad_arguments), cmocka_unit_test (nothing_said),
         cmocka_unit_test (site_file),     cmocka_unit_test (user_on_top),
-        cmocka_unit_test (refuses),       cmocka_unit_test (loads_files),
-        cmocka_unit_test (folders),       cmocka_unit_test (sample),
+        cmocka_unit_test (fanout_values), cmocka_unit_test (refuses),
+        cmocka_unit_test (loads_files),   cmocka_unit_test (folders),
+        cmocka_unit_test (sample),
     };
 
     return cmocka_run_group_tests (tests, NULL, NULL);
