@@ -11,26 +11,41 @@
 #include "cmd_job.h"
 #include "follow.h"
 #include "plan/duration.h"
+#include "plan/hostlist.h"
 #include "settings.h"
 
 static const char usage[] =
-    "Usage: rv logs [JOB|NAME] [-f] [--out|--err] [--rank N] [--tail N]\n"
+    "Usage: rv logs [JOB|NAME] [-f] [--out|--err] [--rank N|--node NODE]\n"
+    "               [--tail N] [--raw|--json]\n"
     "Standard output of the ranks on standard output, the rest on standard\n"
-    "error. Without JOB the newest job of rv run.\n"
+    "error. Without JOB the newest job of rv run that runs, else the newest.\n"
+    "Of a line drawn over and over, as progress bars are, the last state.\n"
     "  -f, --follow   go on until the job ends\n"
     "      --out      only what the ranks wrote to standard output\n"
     "      --err      only what they wrote to standard error\n"
     "      --rank N   only rank N, without a label before each line\n"
+    "      --node NODE  only the ranks of that node (a name, or its index)\n"
     "      --tail N   begin N lines before the end of each log\n"
-    "      --no-label no \"N: \" before the lines of several ranks\n";
+    "      --no-label no \"N: \" before the lines of several ranks\n"
+    "      --raw      bytes as they are, bars and all, without labels\n"
+    "      --json     one JSON object a line on standard output, rv.log/1\n";
 
 struct logs_opts {
-    const char *word;
+    const char *word, *node;
     struct follow_opts follow;
     bool go_on, only_out, only_err, no_label, help;
 };
 
-enum { OPT_OUT = 256, OPT_ERR, OPT_RANK, OPT_TAIL, OPT_NO_LABEL };
+enum {
+    OPT_OUT = 256,
+    OPT_ERR,
+    OPT_RANK,
+    OPT_TAIL,
+    OPT_NO_LABEL,
+    OPT_NODE,
+    OPT_RAW,
+    OPT_JSON
+};
 
 static const struct option long_options[] = {
     {"follow", no_argument, NULL, 'f'},
@@ -39,6 +54,9 @@ static const struct option long_options[] = {
     {"rank", required_argument, NULL, OPT_RANK},
     {"tail", required_argument, NULL, OPT_TAIL},
     {"no-label", no_argument, NULL, OPT_NO_LABEL},
+    {"node", required_argument, NULL, OPT_NODE},
+    {"raw", no_argument, NULL, OPT_RAW},
+    {"json", no_argument, NULL, OPT_JSON},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
 };
@@ -70,6 +88,15 @@ static int take_option (struct cmd_ctx *ctx, int c, struct logs_opts *opts)
     case OPT_NO_LABEL:
         opts->no_label = true;
         break;
+    case OPT_NODE:
+        opts->node = optarg;
+        break;
+    case OPT_RAW:
+        opts->follow.raw = true;
+        break;
+    case OPT_JSON:
+        opts->follow.json = true;
+        break;
     case OPT_RANK:
         if (!parse_number (optarg, 1 << 20, &n))
             return cmd_usage_error (ctx,
@@ -98,6 +125,8 @@ static int parse (struct cmd_ctx *ctx, int argc, char **argv,
 {
     int c, status;
 
+    cmd_look_json (ctx, argc, argv);
+    opts->follow.json = ctx->json;
     optind = 0;
     opterr = 0;
     while ((c = getopt_long (argc, argv, "fh", long_options, NULL)) != -1) {
@@ -113,6 +142,12 @@ static int parse (struct cmd_ctx *ctx, int argc, char **argv,
         return cmd_usage_error (ctx, "cannot show logs: --out and --err "
                                      "exclude each other; leave both out for "
                                      "both");
+    if (opts->node && opts->follow.rank >= 0)
+        return cmd_usage_error (ctx, "cannot show logs: --rank and --node "
+                                     "exclude each other");
+    if (opts->follow.raw && opts->follow.json)
+        return cmd_usage_error (ctx, "cannot show logs: --raw and --json "
+                                     "exclude each other");
     if (argc - optind > 1)
         return cmd_usage_error (ctx, "cannot show logs: name one job, not %d",
                                 argc - optind);
@@ -120,8 +155,44 @@ static int parse (struct cmd_ctx *ctx, int argc, char **argv,
     return CMD_OK;
 }
 
+/* Which ranks are on [node]. They stand evenly, in the order of the nodes. */
+static int find_node (struct cmd_ctx *ctx, const struct request *req,
+                      const char *nodes, const char *node,
+                      struct follow_opts *opts)
+{
+    struct hostlist list = {0};
+    struct rv_error err = {0};
+    long at;
+
+    if (!nodes || !*nodes)
+        return cmd_fail (ctx, CMD_UNMET, "--rank shows one rank",
+                         "cannot show logs of job %u by node: Slurm does not "
+                         "tell its nodes",
+                         req->job_id);
+    if (hostlist_parse (nodes, &list, &err))
+        return cmd_fail (ctx, CMD_FAILED, NULL,
+                         "cannot show logs of job %u: %s", req->job_id,
+                         err.text);
+    for (at = 0; at < (long)list.n; at++)
+        if (!strcmp (list.host[at], node))
+            break;
+    if (at == (long)list.n && !parse_number (node, at - 1, &at))
+        at = -1;
+    opts->n_ranks = (int)(req->tasks / list.n);
+    if (req->tasks % list.n)
+        at = -1;
+    opts->rank = (int)at * opts->n_ranks;
+    hostlist_fini (&list);
+    if (at < 0)
+        return cmd_fail (ctx, CMD_UNMET, NULL,
+                         "cannot show logs of job %u: it has no node '%.64s'; "
+                         "its nodes are %.200s",
+                         req->job_id, node, nodes);
+    return CMD_OK;
+}
+
 static int show (struct cmd_ctx *ctx, const struct request *req,
-                 struct logs_opts *opts)
+                 const char *nodes, struct logs_opts *opts)
 {
     struct rv_error err = {0};
     int status, ignored; /* the command's status is not ours */
@@ -133,10 +204,13 @@ static int show (struct cmd_ctx *ctx, const struct request *req,
                          req->job_id, req->tasks - 1, opts->follow.rank);
     opts->follow.out = !opts->only_err;
     opts->follow.err = !opts->only_out;
-    opts->follow.batch =
-        !opts->only_out && !opts->only_err && opts->follow.rank < 0;
-    opts->follow.label =
-        opts->follow.rank < 0 && req->tasks > 1 && !opts->no_label;
+    if (opts->node
+        && (status = find_node (ctx, req, nodes, opts->node, &opts->follow)))
+        return status;
+    opts->follow.batch = !opts->only_out && !opts->only_err
+                         && opts->follow.rank < 0 && !opts->follow.raw;
+    opts->follow.label = (opts->follow.rank < 0 || opts->follow.n_ranks > 1)
+                         && req->tasks > 1 && !opts->no_label;
     status = opts->go_on ? follow_job (req, &opts->follow, &ignored, &err)
                          : follow_show (req, &opts->follow, &err);
     if (status != RV_OK)
@@ -174,7 +248,8 @@ static int find_and_show (struct cmd_ctx *ctx, struct logs_opts *opts)
                            "submit it",
                            job->job_id);
     else
-        status = show (ctx, job->req, opts);
+        status =
+            show (ctx, job->req, job->live ? job->live->node_list : NULL, opts);
     known_fini (&known);
     return status;
 }
@@ -195,6 +270,6 @@ const struct cmd cmd_logs = {
     .name = "logs",
     .summary = "show what a job has written; -f follows it",
     .usage = usage,
-    .json = false,
+    .json = true,
     .run = cmd_logs_run,
 };

@@ -326,6 +326,7 @@ static int follow (struct run *run)
         .tail = -1,
         .label = run->opts.label,
         .batch = true,
+        .exact_out = true,
         .may_cancel = true,
     };
     struct rv_error err = {0};

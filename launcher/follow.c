@@ -22,7 +22,7 @@
 #include "cluster.h"
 #include "exec/advice.h"
 #include "failure.h"
-#include "logtail.h"
+#include "logset.h"
 #include "plan/fsio.h"
 #include "proc.h"
 
@@ -34,16 +34,11 @@
 #define LAST_ASK_MS    2000 /* for one more word about an end */
 #define AGAIN_MS       2000 /* within which a second ^C cancels */
 
-struct logs {
-    struct logtail *tail;
-    size_t n;
-};
-
 struct follow {
     const struct request *req;
     struct request own; /* what [req] points to; texts are borrowed */
     const struct follow_opts *opts;
-    struct logs logs;
+    struct logset logs;
     char *status_path;
     struct timespec seen; /* modification time of the status.json last read */
     struct request_status status;
@@ -110,96 +105,26 @@ static bool tells_end (const char *line, size_t len)
                || memmem (line, len, ": tasks ", 8));
 }
 
-static int logs_release (struct logs *logs, bool show, struct rv_error *err)
-{
-    int status = RV_OK;
-
-    for (size_t i = 0; i < logs->n && status == RV_OK; i++)
-        status = logtail_release (&logs->tail[i], show, err);
-    return status;
-}
-
-static int logs_add (struct logs *logs, const struct request *req, int rank,
-                     bool is_err, int out_fd, bool lines, bool label,
-                     struct rv_error *err)
-{
-    char text[24] = "";
-
-    if (label && rank >= 0)
-        snprintf (text, sizeof (text), "%d: ", rank);
-    return logtail_init (&logs->tail[logs->n++],
-                         request_log (req, req->job_id, rank, is_err), out_fd,
-                         lines, text, err);
-}
-
-static int logs_init (struct logs *logs, const struct request *req,
-                      const struct follow_opts *opts, struct rv_error *err)
-{
-    int first = opts->rank < 0 ? 0 : opts->rank;
-    int last = opts->rank < 0 ? (int)req->tasks - 1 : opts->rank;
-    bool lines = last > first;
-    int status = RV_OK;
-
-    logs->n = 0;
-    logs->tail =
-        calloc ((size_t)(last - first + 1) * 2 + 2, sizeof (*logs->tail));
-    if (!logs->tail)
-        return error_set (err, RV_ENOMEM, "out of memory");
-    if (opts->batch)
-        for (int i = 0; i < 2 && status == RV_OK; i++)
-            status =
-                logs_add (logs, req, -1, i, STDERR_FILENO, true, false, err);
-    for (int rank = first; rank <= last && status == RV_OK; rank++) {
-        if (opts->out)
-            status = logs_add (logs, req, rank, false, STDOUT_FILENO,
-                               lines || opts->label, opts->label, err);
-        if (opts->err && status == RV_OK)
-            status = logs_add (logs, req, rank, true, STDERR_FILENO,
-                               lines || opts->label, opts->label, err);
-    }
-    if (opts->tail >= 0)
-        for (size_t i = 0; i < logs->n && status == RV_OK; i++)
-            status = logtail_skip (&logs->tail[i], opts->tail, err);
-    return status;
-}
-
-static void logs_fini (struct logs *logs)
-{
-    for (size_t i = 0; i < logs->n; i++)
-        logtail_fini (&logs->tail[i]);
-    free (logs->tail);
-}
-
-static int logs_poll (struct logs *logs, bool last, struct rv_error *err)
-{
-    bool any;
-    int status = RV_OK;
-
-    for (size_t i = 0; i < logs->n && status == RV_OK; i++)
-        status = last ? logtail_finish (&logs->tail[i], err)
-                      : logtail_poll (&logs->tail[i], &any, err);
-    return status;
-}
-
 int follow_show (const struct request *req, const struct follow_opts *opts,
                  struct rv_error *err)
 {
-    struct logs logs = {0};
-    int status = logs_init (&logs, req, opts, err);
+    struct logset logs = {0};
+    int status = logset_init (&logs, req, opts, false, err);
     bool there = false;
 
     if (status == RV_OK)
-        status = logs_poll (&logs, true, err);
+        status = logset_poll (&logs, true, err);
     for (size_t i = 0; i < logs.n; i++)
         there = there || logs.tail[i].fd >= 0;
-    logs_fini (&logs);
+    logset_fini (&logs);
     if (status == RV_OK && !there)
         return error_set (err, RV_ENOTFOUND, "it has written no such log yet");
     return status;
 }
 
-static void say (const struct follow *f, const char *text)
+static void say (struct follow *f, const char *text)
 {
+    logset_quiet (&f->logs);
     fprintf (stderr, "rv: job %u %s\n", f->req->job_id, text);
 }
 
@@ -258,6 +183,7 @@ static void take_answer (struct follow *f, int status,
         if (++f->missing > 1 && !f->gone_at)
             f->gone_at = now;
     } else if (status != RV_OK) {
+        logset_quiet (&f->logs);
         if (!f->mute)
             fprintf (stderr, "rv: %s; still following job %u\n", why->text,
                      f->req->job_id);
@@ -315,6 +241,7 @@ static void interrupted (struct follow *f)
     struct rv_error err = {0};
 
     caught_int = 0;
+    logset_quiet (&f->logs);
     if (!f->opts->may_cancel) {
         caught_leave = SIGINT;
         return;
@@ -346,7 +273,7 @@ static void pause_tick (void)
 /* What is known is of an earlier start, until status.json changes. */
 static void begin_again (struct follow *f)
 {
-    logs_release (&f->logs, true, NULL);
+    logset_release (&f->logs, true, NULL);
     request_status_fini (&f->status);
     f->status.exit_status = -1;
     f->told_run = false;
@@ -399,7 +326,7 @@ static int watch (struct follow *f, struct rv_error *err)
         int status = look_status (f, err);
 
         if (status == RV_OK && (f->status.started || f->gone_at))
-            status = logs_poll (&f->logs, false, err);
+            status = logset_poll (&f->logs, false, err);
         if (status != RV_OK)
             return status;
         if (f->status.waits)
@@ -503,6 +430,7 @@ static int judge (struct follow *f)
     char text[700];
 
     if (caught_leave && !f->status.done) {
+        logset_quiet (&f->logs);
         fprintf (stderr,
                  "rv: job %u goes on; 'rv logs -f %u' follows it, 'rv stop %u' "
                  "ends it\n",
@@ -536,22 +464,22 @@ int follow_job (const struct request *req, const struct follow_opts *opts,
     f.status_path = fsio_join (req->dir, "status.json");
     if (!f.status_path)
         return error_set (err, RV_ENOMEM, "out of memory");
-    status = logs_init (&f.logs, req, opts, err);
+    status = logset_init (&f.logs, req, opts, true, err);
     for (size_t i = 0; opts->batch && i < 2 && i < f.logs.n; i++)
         f.logs.tail[i].keep = tells_end;
     if (status == RV_OK) {
         signals_take (saved);
         status = watch (&f, err);
         if (status == RV_OK)
-            status = logs_poll (&f.logs, !caught_leave || f.status.done, err);
+            status = logset_poll (&f.logs, !caught_leave || f.status.done, err);
         if (status == RV_OK)
-            status = logs_release (&f.logs, !f.status.names_rank, err);
+            status = logset_release (&f.logs, !f.status.names_rank, err);
         if (status == RV_OK)
             *ret_status = judge (&f);
         signals_restore (saved);
     }
     slurm_ask_cancel (&f.ask);
-    logs_fini (&f.logs);
+    logset_fini (&f.logs);
     request_status_fini (&f.status);
     cluster_jobs_fini (&f.last);
     free (f.status_path);

@@ -10,10 +10,16 @@
 
 struct follow_opts {
     bool out, err;   /* which streams of the ranks */
-    int rank;        /* one rank alone; -1 = all */
+    int rank;        /* one rank alone, or the first; -1 = all */
+    int n_ranks;     /* so many from [rank] on; 0 and 1 = that one */
     long tail;       /* begin with so many lines; < 0 = all */
     bool label;      /* "2: " before each line */
     bool batch;      /* the batch step's own output too */
+    bool raw;        /* bytes as they are: no label, no whole lines */
+    bool json;       /* an rv.log/1 object a line, all on standard output */
+    bool exact_out;  /* standard output, where it is no terminal, has what one
+                        rank wrote there, byte by byte, and whole lines of
+                        several */
     bool may_cancel; /* a second ^C cancels the job */
 };
 

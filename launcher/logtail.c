@@ -7,11 +7,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "jsonout.h"
 
 #define CHUNK          65536
 #define LINE_MAX_BYTES (1 << 20) /* a longer line goes out in parts */
@@ -58,6 +61,13 @@ static int write_all (int fd, const char *buf, size_t len, struct rv_error *err)
     return RV_OK;
 }
 
+static int put_out (struct logtail *tail, const char *buf, size_t len,
+                    struct rv_error *err)
+{
+    live_erase (tail->live);
+    return write_all (tail->out_fd, buf, len, err);
+}
+
 /* Returns false when there is no such file yet. */
 static bool tail_open (struct logtail *tail, int *ret_status,
                        struct rv_error *err)
@@ -85,24 +95,74 @@ static int keep_line (struct logtail *tail, const char *line, size_t len,
     return RV_OK;
 }
 
+/* [a] and [b] as they go out; malloc'ed, NULL when out of memory.
+ *   ret_at    where the line itself begins
+ *   ret_len   of all */
+static char *join_line (struct logtail *tail, const char *a, size_t a_len,
+                        const char *b, size_t b_len, size_t *ret_at,
+                        size_t *ret_len)
+{
+    size_t at = strlen (tail->label);
+    char *line = malloc (at + a_len + b_len + 1);
+
+    if (!line)
+        return NULL;
+    memcpy (line, tail->label, at);
+    if (a_len)
+        memcpy (line + at, a, a_len);
+    memcpy (line + at + a_len, b, b_len);
+    *ret_at = at;
+    *ret_len = a_len + b_len;
+    if (tail->clean)
+        *ret_len = progress_clean (line + at, *ret_len);
+    *ret_len += at;
+    return line;
+}
+
+/* The same as an object; takes [line]. */
+static char *json_line (const struct logtail_as *as, char *line, size_t *len)
+{
+    size_t n = *len;
+    char *text, *out = NULL;
+    json_t *json;
+
+    while (n && (line[n - 1] == '\n' || line[n - 1] == '\r'))
+        n--;
+    for (size_t i = 0; i < n; i++)
+        line[i] = line[i] ? line[i] : '?'; /* a string ends there */
+    line[n] = '\0';
+    json = json_pack ("{s:s, s:I, s:o, s:s, s:o}", "schema", "rv.log/1",
+                      "job_id", (json_int_t)as->job_id, "rank",
+                      as->rank < 0 ? json_null () : json_integer (as->rank),
+                      "stream", as->is_err ? "err" : "out", "text",
+                      jsonout_text (line));
+    text = json ? json_dumps (json, JSON_COMPACT) : NULL;
+    if (text && asprintf (&out, "%s\n", text) >= 0)
+        *len = strlen (out);
+    else
+        out = NULL;
+    free (text);
+    free (line);
+    json_decref (json);
+    return out;
+}
+
 static int put_line (struct logtail *tail, const char *a, size_t a_len,
                      const char *b, size_t b_len, struct rv_error *err)
 {
-    size_t label_len = strlen (tail->label);
-    char *line = malloc (label_len + a_len + b_len + 1);
+    size_t at = 0, len = 0;
+    char *line = join_line (tail, a, a_len, b, b_len, &at, &len);
+    bool keep = line && tail->keep && tail->keep (line + at, len - at);
     int status;
 
+    if (line && tail->as.json)
+        line = json_line (&tail->as, line, &len);
     if (!line)
         return error_set (err, RV_ENOMEM, "out of memory");
-    memcpy (line, tail->label, label_len);
-    if (a_len)
-        memcpy (line + label_len, a, a_len);
-    memcpy (line + label_len + a_len, b, b_len);
-    b_len += label_len + a_len;
-    if (tail->keep && tail->keep (line + label_len, b_len - label_len))
-        status = keep_line (tail, line, b_len, err);
+    if (keep)
+        status = keep_line (tail, line, len, err);
     else /* One write, so that a terminal shows the line in one piece. */
-        status = write_all (tail->out_fd, line, b_len, err);
+        status = put_out (tail, line, len, err);
     free (line);
     return status;
 }
@@ -121,14 +181,29 @@ static int keep_part (struct logtail *tail, const char *buf, size_t len,
     }
     memcpy (tail->part + tail->part_len, buf, len);
     tail->part_len += len;
+    tail->fresh = true;
+    if (tail->clean && memchr (buf, '\r', len)) {
+        tail->bar = true;
+        tail->part_len = progress_clean (tail->part, tail->part_len);
+    }
     return RV_OK;
+}
+
+static void drop_part (struct logtail *tail)
+{
+    tail->part_len = 0;
+    tail->bar = tail->fresh = false;
+    tail->bar_at = 0;
 }
 
 /* Whole lines go out in one piece where none is looked at by itself. */
 static int put_lines (struct logtail *tail, const char *buf, size_t len,
                       struct rv_error *err)
 {
-    bool each = tail->label[0] || tail->keep;
+    bool each = tail->label[0] || tail->keep || tail->as.json
+                || (tail->clean
+                    && (tail->bar || memchr (buf, '\r', len)
+                        || memchr (buf, '\033', len)));
     int status = RV_OK;
 
     while (len && status == RV_OK) {
@@ -139,11 +214,29 @@ static int put_lines (struct logtail *tail, const char *buf, size_t len,
         if (!end && tail->part_len + n < LINE_MAX_BYTES)
             return keep_part (tail, buf, n, err);
         status = put_line (tail, tail->part, tail->part_len, buf, n, err);
-        tail->part_len = 0;
+        drop_part (tail);
         buf += n;
         len -= n;
     }
     return status;
+}
+
+/* Has the file become shorter than what was read of it, or is it gone from the
+ * server? Then it is read anew, and its unfinished line will not end. */
+static bool begins_anew (struct logtail *tail, ssize_t n)
+{
+    struct stat st;
+
+    if (n < 0 && errno == ESTALE) {
+        close (tail->fd);
+        tail->fd = -1;
+        return true;
+    }
+    if (n != 0 || fstat (tail->fd, &st) || st.st_size >= tail->offset)
+        return false;
+    tail->offset = 0;
+    drop_part (tail);
+    return true;
 }
 
 int logtail_poll (struct logtail *tail, bool *ret_any, struct rv_error *err)
@@ -153,22 +246,38 @@ int logtail_poll (struct logtail *tail, bool *ret_any, struct rv_error *err)
     ssize_t n;
 
     *ret_any = false;
-    if (!tail_open (tail, &status, err))
-        return status;
-    while ((n = pread (tail->fd, buf, sizeof (buf), tail->offset)) != 0) {
-        if (n < 0 && errno == EINTR)
+    for (;;) {
+        if (!tail_open (tail, &status, err))
+            return status;
+        n = pread (tail->fd, buf, sizeof (buf), tail->offset);
+        if ((n < 0 && errno == EINTR) || (n <= 0 && begins_anew (tail, n)))
             continue;
+        if (n == 0)
+            return RV_OK;
         if (n < 0)
             return error_set (err, RV_EIO, "%s: %s", tail->path,
                               strerror (errno));
         *ret_any = true;
         tail->offset += n;
         status = tail->lines ? put_lines (tail, buf, (size_t)n, err)
-                             : write_all (tail->out_fd, buf, (size_t)n, err);
+                             : put_out (tail, buf, (size_t)n, err);
         if (status != RV_OK)
             return status;
     }
-    return RV_OK;
+}
+
+int logtail_show_bar (struct logtail *tail, int64_t now_ms, int64_t every_ms,
+                      struct rv_error *err)
+{
+    if (!tail->bar || !tail->part_len)
+        return RV_OK;
+    if (!tail->bar_at)
+        tail->bar_at = now_ms;
+    if (!tail->fresh || now_ms - tail->bar_at < every_ms)
+        return RV_OK;
+    tail->bar_at = now_ms;
+    tail->fresh = false;
+    return put_line (tail, tail->part, tail->part_len, "\n", 1, err);
 }
 
 int logtail_finish (struct logtail *tail, struct rv_error *err)
@@ -182,7 +291,7 @@ int logtail_finish (struct logtail *tail, struct rv_error *err)
     status = logtail_poll (tail, &any, err);
     if (status == RV_OK && tail->part_len) {
         status = put_line (tail, tail->part, tail->part_len, "\n", 1, err);
-        tail->part_len = 0;
+        drop_part (tail);
     }
     return status;
 }
@@ -192,7 +301,7 @@ int logtail_release (struct logtail *tail, bool show, struct rv_error *err)
     int status = RV_OK;
 
     if (show)
-        status = write_all (tail->out_fd, tail->kept, tail->kept_len, err);
+        status = put_out (tail, tail->kept, tail->kept_len, err);
     free (tail->kept);
     tail->kept = NULL;
     tail->kept_len = 0;

@@ -48,7 +48,7 @@ complete -c rv -n '__rv_is help' -a 'run up ps logs stop status cost attach forw
 complete -c rv -n __rv_none -l sandbox -d 'use the sandbox'
 complete -c rv -n __rv_none -l version -d version
 complete -c rv -l help -d help
-complete -c rv -n 'not __rv_is logs; and not __rv_is attach' -l json -d 'one JSON object on stdout'
+complete -c rv -n 'not __rv_is attach' -l json -d 'one JSON object on stdout'
 complete -c rv -n '__rv_is run; or __rv_is up' -s g -l gpus -x -d 'GPUs of the job'
 complete -c rv -n '__rv_is run; or __rv_is up' -l mig -d 'MIG slices, one a task'
 complete -c rv -n '__rv_is run' -l checkpoint -d 'signal before the limit, and go on'
@@ -80,6 +80,8 @@ complete -c rv -n '__rv_is run' -s l -l label -d 'begin lines with the rank'
 complete -c rv -n '__rv_is run; or __rv_is up' -l dry-run -d 'print the plan, submit nothing'
 complete -c rv -n '__rv_is run; or __rv_is up' -a '(__fish_complete_subcommand --fcs-skip=2)'
 complete -c rv -n '__rv_is ps; or __rv_is stop' -s a -l all -d 'all jobs'
+complete -c rv -n '__rv_is logs' -l node -x -d 'the ranks of a node'
+complete -c rv -n '__rv_is logs' -l raw -d 'bytes as they are'
 complete -c rv -n '__rv_is logs' -s f -l follow -d 'go on until the job ends'
 complete -c rv -n '__rv_is logs' -l out -d 'standard output alone'
 complete -c rv -n '__rv_is logs' -l err -d 'standard error alone'

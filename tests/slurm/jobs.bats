@@ -47,6 +47,51 @@ load run
     [ "$output" = only ]
 }
 
+@test "logs: of a bar its end, the ranks of a node, bytes, objects; an emptied log" {
+    mkfifo gate gate2
+    # shellcheck disable=SC2016
+    submit -g 4 --name bars -- sh -c '
+        printf "\r 0%%|\r 50%%|#" >&2
+        echo begun
+        [ "$RANK" = 3 ] || exit 0
+        read x <"$0/gate"
+        printf "\r100%%|##\nafter\n" >&2
+        read x <"$0/gate2"' "$PWD"
+    log=$STATE/logs/bars-$job.r3.err
+    wait_for 30 grep -q '50%' "$log"
+    "$RV" logs -f --err --rank 3 </dev/null >f.out 2>f.err 3>&- &
+    p=$!
+    echo go >gate
+    wait_for 30 grep -q after f.err
+    : >"$log"
+    echo new >>"$log"
+    wait_for 30 grep -q new f.err
+    echo go >gate2
+    wait_for 30 ended $p
+    [ "$(cat f.err)" = "100%|##
+after
+new" ]
+    separate "$RV" logs bars --node n2
+    [ "$(sort <<<"$output")" = "2: begun
+3: begun" ]
+    [ "$(sort <<<"$stderr")" = "2:  50%|#
+3: new" ]
+    separate "$RV" logs bars --node 0 --err
+    [ "$(sort <<<"$stderr")" = "0:  50%|#
+1:  50%|#" ]
+    separate "$RV" logs bars --rank 0 --raw
+    [ "$stderr" = $'\r 0%|\r 50%|#' ]
+    separate "$RV" logs bars --node n3
+    [ "$status" = 5 ]
+    [[ $stderr == *"its nodes are n[1-2]"* ]]
+    "$RV" logs bars --json --node n1 >lines 2>err
+    [ ! -s err ]
+    [ "$(wc -l <lines)" = 4 ]
+    while read -r line; do valid <<<"$line"; done <lines
+    [ "$(jq -r 'select (.rank == 1) | "\(.job_id) \(.stream) \(.text)"' lines)" = "$job out begun
+$job err  50%|#" ]
+}
+
 @test "logs -f goes on until the job ends" {
     mkfifo gate
     submit --name slow -- sh -c "echo one; read x <$PWD/gate; echo two"

@@ -205,6 +205,122 @@ static void reopens (void **state)
     expect (f, "one\ntwo\n");
 }
 
+/* What was written over is read from its beginning, without what a line had
+ * before. */
+static void truncated (void **state)
+{
+    struct fixture *f = *state;
+
+    begin (f, true, NULL);
+    append (f, "one\ntwo\nhalf a li");
+    poll_once (f);
+    expect (f, "one\ntwo\n");
+    assert_int_equal (truncate (f->file, 0), 0);
+    assert_false (poll_once (f));
+    append (f, "again\n");
+    poll_once (f);
+    expect (f, "again\n");
+    /* Shorter, and written again before anybody looked. */
+    append (f, "many more words\n");
+    poll_once (f);
+    expect (f, "many more words\n");
+    assert_int_equal (truncate (f->file, 0), 0);
+    append (f, "new\n");
+    poll_once (f);
+    expect (f, "new\n");
+    assert_false (poll_once (f));
+}
+
+/* Of a line that is drawn over the last state is shown, labels or not. */
+static void bars (void **state)
+{
+    static const char *const labels[] = {NULL, "1: "};
+    struct fixture *f = *state;
+
+    for (size_t i = 0; i < 2; i++) {
+        const char *label = labels[i] ? labels[i] : "";
+        char want[64];
+
+        unlink (f->file);
+        begin (f, true, labels[i]);
+        f->tail.clean = true;
+        append (f, "begin\n\r 0%");
+        poll_once (f);
+        append (f, "\r 50%");
+        poll_once (f);
+        append (f, "\r100%\nend\r\n");
+        poll_once (f);
+        snprintf (want, sizeof (want), "%sbegin\n%s100%%\n%send\r\n", label,
+                  label, label);
+        expect (f, want);
+        /* However long it goes on, no more than its state is kept. */
+        for (int n = 0; n < 20000; n++)
+            append (f, "\r a state of twenty bytes");
+        poll_once (f);
+        assert_true (f->tail.part_len < 100);
+        assert_int_equal (logtail_finish (&f->tail, NULL), RV_OK);
+        snprintf (want, sizeof (want), "%s a state of twenty bytes\n", label);
+        expect (f, want);
+        logtail_fini (&f->tail);
+    }
+}
+
+/* Now and then an unfinished one is a line of its own. */
+static void bars_now_and_then (void **state)
+{
+    static const struct {
+        const char *add;
+        int64_t at;
+        const char *shown;
+    } v[] = {
+        {"no bar", 1000, ""},
+        {"", 90000, ""}, /* a line that is merely unfinished stays so */
+        {"\n\r 1%", 90000, "no bar\n"},
+        {"\r 2%", 99999, ""},
+        {"", 100000, "1:  2%\n"},
+        {"", 120000, ""}, /* it has not changed */
+        {"\r 3%", 120000, "1:  3%\n"},
+        {"\r 4%", 125000, ""},
+        {"\r 5%\n", 126000, " 5%\n"},
+        {"x", 200000, ""},
+    };
+    struct fixture *f = *state;
+    char want[64];
+
+    begin (f, true, "1: ");
+    f->tail.clean = true;
+    for (size_t i = 0; i < sizeof (v) / sizeof (v[0]); i++) {
+        append (f, v[i].add);
+        poll_once (f);
+        assert_int_equal (logtail_show_bar (&f->tail, v[i].at, 10000, NULL),
+                          RV_OK);
+        snprintf (want, sizeof (want), "%s%s",
+                  *v[i].shown && v[i].shown[0] != '1' ? "1: " : "", v[i].shown);
+        expect (f, want);
+    }
+}
+
+static void objects (void **state)
+{
+    struct fixture *f = *state;
+
+    begin (f, true, NULL);
+    f->tail.clean = true;
+    f->tail.as = (struct logtail_as){true, 17, 2, true};
+    append (f, "a \"b\"\r\n\r1\r2\n\n\xff");
+    poll_once (f);
+    expect (f, "{\"schema\":\"rv.log/1\",\"job_id\":17,\"rank\":2,\"stream\":"
+               "\"err\",\"text\":\"a \\\"b\\\"\"}\n"
+               "{\"schema\":\"rv.log/1\",\"job_id\":17,\"rank\":2,\"stream\":"
+               "\"err\",\"text\":\"2\"}\n"
+               "{\"schema\":\"rv.log/1\",\"job_id\":17,\"rank\":2,\"stream\":"
+               "\"err\",\"text\":\"\"}\n");
+    f->tail.as = (struct logtail_as){true, 17, -1, false};
+    assert_int_equal (logtail_finish (&f->tail, NULL), RV_OK);
+    expect (f, "{\"schema\":\"rv.log/1\",\"job_id\":17,\"rank\":null,"
+               "\"stream\":\"out\",\"text\":\"\xef\xbf\xbd\"}\n");
+}
+
 static void skips (void **state)
 {
     static const struct {
@@ -261,6 +377,10 @@ int main (void)
         cmocka_unit_test_setup_teardown (kept, setup, teardown),
         cmocka_unit_test_setup_teardown (long_line, setup, teardown),
         cmocka_unit_test_setup_teardown (reopens, setup, teardown),
+        cmocka_unit_test_setup_teardown (truncated, setup, teardown),
+        cmocka_unit_test_setup_teardown (bars, setup, teardown),
+        cmocka_unit_test_setup_teardown (bars_now_and_then, setup, teardown),
+        cmocka_unit_test_setup_teardown (objects, setup, teardown),
         cmocka_unit_test_setup_teardown (skips, setup, teardown),
         cmocka_unit_test_setup_teardown (skips_far, setup, teardown),
     };
