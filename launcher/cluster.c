@@ -9,6 +9,7 @@
 #include "cluster.h"
 #include "cluster_queue.h"
 #include "plan/feature.h"
+#include "record.h"
 
 #include <errno.h>
 #include <slurm/slurm.h>
@@ -19,14 +20,6 @@
 #include <time.h>
 #include <unistd.h>
 
-static json_t *text (const char *s)
-{
-    /* Slurm's strings are bytes; what is not UTF-8 is not shown. */
-    json_t *value = json_string (s ? s : "");
-
-    return value ? value : json_string ("?");
-}
-
 static bool node_usable (const node_info_t *node)
 {
     uint32_t base = node->node_state & NODE_STATE_BASE;
@@ -36,7 +29,7 @@ static bool node_usable (const node_info_t *node)
 }
 
 /* AllocTRES: GPUs stand in it where the site accounts for them. */
-static json_t *tres_used (const node_info_t *node)
+static void put_tres_used (struct record_out *out, const node_info_t *node)
 {
     char *tres = NULL;
 
@@ -44,10 +37,10 @@ static json_t *tres_used (const node_info_t *node)
     slurm_get_select_nodeinfo (node->select_nodeinfo,
                                SELECT_NODEDATA_TRES_ALLOC_FMT_STR,
                                NODE_STATE_ALLOCATED, &tres);
-    return text (tres);
+    record_text (out, tres);
 }
 
-static json_t *pack_node (const node_info_t *node)
+static void put_node (struct record_out *out, const node_info_t *node)
 {
     uint64_t mem = node->real_memory, mem_used = 0;
     uint16_t cpus_used = 0;
@@ -58,18 +51,20 @@ static json_t *pack_node (const node_info_t *node)
                                NODE_STATE_ALLOCATED, &cpus_used);
     slurm_get_select_nodeinfo (node->select_nodeinfo, SELECT_NODEDATA_MEM_ALLOC,
                                NODE_STATE_ALLOCATED, &mem_used);
-    return json_pack (
-        "{s:o, s:o, s:o, s:i, s:I, s:o, s:o, s:i, s:i, s:I, s:b}", "name",
-        text (node->name), "used", text (node->gres_used), "tres",
-        tres_used (node), "cpus_used", cpus_used, "mem_used_mb",
-        (json_int_t)mem_used, "features",
-        text (node->features_act ? node->features_act : node->features), "gres",
-        text (base == NODE_STATE_FUTURE ? "" : node->gres), "cpus",
-        base == NODE_STATE_FUTURE ? 0
-        : node->cpus_efctv        ? node->cpus_efctv
-                                  : node->cpus,
-        "threads", node->threads, "mem_mb", (json_int_t)mem, "usable",
-        node_usable (node));
+    record_text (out, node->name);
+    record_text (out, node->gres_used);
+    put_tres_used (out, node);
+    record_int (out, cpus_used);
+    record_int (out, (int64_t)mem_used);
+    record_text (out, node->features_act ? node->features_act : node->features);
+    record_text (out, base == NODE_STATE_FUTURE ? "" : node->gres);
+    record_int (out, base == NODE_STATE_FUTURE ? 0
+                     : node->cpus_efctv        ? node->cpus_efctv
+                                               : node->cpus);
+    record_int (out, node->threads);
+    record_int (out, (int64_t)mem);
+    record_int (out, node_usable (node));
+    record_end (out);
 }
 
 static bool no_limit (uint32_t value)
@@ -127,8 +122,8 @@ static bool exclusive (const struct site *site, const partition_info_t *part)
                && !strcmp (site->conf->select_type, "select/linear"));
 }
 
-static json_t *pack_partition (const struct site *site,
-                               const partition_info_t *part)
+static void put_partition (struct record_out *out, const struct site *site,
+                           const partition_info_t *part)
 {
     uint64_t mem = part->max_mem_per_cpu;
     bool per_cpu = mem != INFINITE64 && mem != NO_VAL64 && (mem & MEM_PER_CPU);
@@ -136,46 +131,42 @@ static json_t *pack_partition (const struct site *site,
     if (mem == INFINITE64 || mem == NO_VAL64)
         mem = 0;
     mem &= ~MEM_PER_CPU;
-    return json_pack (
-        "{s:o, s:b, s:b, s:I, s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
-        "name", text (part->name), "on_request", on_request (site, part),
-        "exclusive", exclusive (site, part), "tier",
-        (json_int_t)part->priority_tier, "default",
-        (part->flags & PART_FLAG_DEFAULT) != 0, "up",
-        part->state_up == PARTITION_UP, "max_time_s",
-        no_limit (part->max_time) ? (json_int_t)STRATEGY_UNLIMITED
-                                  : (json_int_t)part->max_time * 60,
-        "min_nodes", (json_int_t)part->min_nodes, "max_nodes",
-        no_limit (part->max_nodes) ? (json_int_t)0
-                                   : (json_int_t)part->max_nodes,
-        "max_cpus_node",
-        no_limit (part->max_cpus_per_node)
-            ? (json_int_t)0
-            : (json_int_t)part->max_cpus_per_node,
-        "max_mem_node_mb", per_cpu ? (json_int_t)0 : (json_int_t)mem,
-        "max_mem_cpu_mb", per_cpu ? (json_int_t)mem : (json_int_t)0, "nodes",
-        cluster_indices (part->node_inx));
+    record_text (out, part->name);
+    record_int (out, on_request (site, part));
+    record_int (out, exclusive (site, part));
+    record_int (out, part->priority_tier);
+    record_int (out, (part->flags & PART_FLAG_DEFAULT) != 0);
+    record_int (out, part->state_up == PARTITION_UP);
+    record_int (out, no_limit (part->max_time) ? (int64_t)STRATEGY_UNLIMITED
+                                               : (int64_t)part->max_time * 60);
+    record_int (out, part->min_nodes);
+    record_int (out, no_limit (part->max_nodes) ? 0 : part->max_nodes);
+    record_int (
+        out, no_limit (part->max_cpus_per_node) ? 0 : part->max_cpus_per_node);
+    record_int (out, per_cpu ? 0 : (int64_t)mem);
+    record_int (out, per_cpu ? (int64_t)mem : 0);
+    record_ranges (out, part->node_inx);
+    record_end (out);
 }
 
 static json_t *pack_nodes (const node_info_msg_t *msg)
 {
-    json_t *list = json_array ();
+    struct record_out out = {0};
 
     for (uint32_t i = 0; i < msg->record_count; i++)
-        json_array_append_new (list, pack_node (&msg->node_array[i]));
-    return list;
+        put_node (&out, &msg->node_array[i]);
+    return record_json (&out);
 }
 
 static json_t *pack_partitions (const struct site *site)
 {
     const partition_info_msg_t *msg = site->parts;
-    json_t *list = json_array ();
+    struct record_out out = {0};
 
     for (uint32_t i = 0; i < msg->record_count; i++)
         if (!(msg->partition_array[i].flags & PART_FLAG_ROOT_ONLY))
-            json_array_append_new (
-                list, pack_partition (site, &msg->partition_array[i]));
-    return list;
+            put_partition (&out, site, &msg->partition_array[i]);
+    return record_json (&out);
 }
 
 /* PrivateData=jobs hides those of others from all but Slurm's own user and
@@ -211,95 +202,78 @@ static json_t *ask_cluster (const void *arg)
                       queue ? queue : json_null ());
 }
 
-static int read_node (const json_t *json, struct strategy_node *node,
+static int read_node (struct record_in *in, struct strategy_node *node,
                       struct rv_error *err)
 {
-    const char *name, *features, *gres, *used, *tres;
-    int cpus, threads, usable, cpus_used;
-    json_int_t mem, mem_used;
+    char *used, *tres, *gres;
+    int status;
 
-    if (json_unpack ((json_t *)json,
-                     "{s:s, s:s, s:s, s:i, s:I, s:s, s:s, s:i, s:i, s:I, s:b}",
-                     "name", &name, "used", &used, "tres", &tres, "cpus_used",
-                     &cpus_used, "mem_used_mb", &mem_used, "features",
-                     &features, "gres", &gres, "cpus", &cpus, "threads",
-                     &threads, "mem_mb", &mem, "usable", &usable))
-        return error_set (err, RV_EFORMAT, "a node record is malformed");
-    node->cpus = (uint32_t)cpus;
-    node->threads = threads > 0 ? (uint32_t)threads : 1;
-    node->cpus_used = (uint32_t)cpus_used;
-    node->mem_mb = (uint64_t)mem;
-    node->mem_used_mb = (uint64_t)mem_used;
-    node->usable = usable;
-    node->name = strdup (name);
-    node->features = strdup (features);
-    if (!node->name || !node->features)
-        return error_set (err, RV_ENOMEM, "out of memory");
-    if (gres_parse (gres, &node->gres, err) != RV_OK) {
-        error_prefix (err, "node %s", name);
-        return RV_EFORMAT;
-    }
+    node->name = record_get_text (in);
+    used = record_get_text (in);
+    tres = record_get_text (in);
+    node->cpus_used = (uint32_t)record_get_int (in);
+    node->mem_used_mb = (uint64_t)record_get_int (in);
+    node->features = record_get_text (in);
+    gres = record_get_text (in);
+    node->cpus = (uint32_t)record_get_int (in);
+    node->threads = (uint32_t)record_get_int (in);
+    node->threads += node->threads == 0;
+    node->mem_mb = (uint64_t)record_get_int (in);
+    node->usable = record_get_int (in) != 0;
+    record_next (in);
+    status = in->failed
+                 ? error_set (err, RV_EFORMAT, "a node record is malformed")
+                 : gres_parse (gres, &node->gres, err);
     /* GresUsed tells the types; a text that is not read is nothing in use. */
-    if (gres_parse (used, &node->used, NULL) != RV_OK || node->used.n == 0)
+    if (status != RV_OK && !in->failed)
+        error_prefix (err, "node %s", node->name);
+    else if (status == RV_OK
+             && (gres_parse (used, &node->used, NULL) != RV_OK
+                 || node->used.n == 0))
         gres_parse (tres, &node->used, NULL);
-    return RV_OK;
+    free (used);
+    free (tres);
+    free (gres);
+    return status == RV_OK ? RV_OK : RV_EFORMAT;
 }
 
-static int read_partition (const json_t *json, size_t n_nodes,
-                           struct strategy_partition *part,
-                           struct rv_error *err)
+static void read_partition (struct record_in *in, size_t n_nodes,
+                            struct strategy_partition *part)
 {
-    const char *name;
-    int is_default, up, on_request, exclusive;
-    json_int_t tier, max_time, min_nodes, max_nodes, max_cpus, mem_node,
-        mem_cpu;
-    json_t *nodes;
-
-    if (json_unpack ((json_t *)json,
-                     "{s:s, s:b, s:b, s:I, s:b, s:b, s:I, s:I, s:I, s:I, s:I, "
-                     "s:I, s:o}",
-                     "name", &name, "on_request", &on_request, "exclusive",
-                     &exclusive, "tier", &tier, "default", &is_default, "up",
-                     &up, "max_time_s", &max_time, "min_nodes", &min_nodes,
-                     "max_nodes", &max_nodes, "max_cpus_node", &max_cpus,
-                     "max_mem_node_mb", &mem_node, "max_mem_cpu_mb", &mem_cpu,
-                     "nodes", &nodes))
-        return error_set (err, RV_EFORMAT, "a partition record is malformed");
-    part->is_default = is_default;
-    part->up = up;
-    part->on_request = on_request;
-    part->exclusive = exclusive;
-    part->tier = (uint32_t)tier;
-    part->max_time_s = max_time;
-    part->min_nodes = (uint32_t)min_nodes;
-    part->max_nodes = (uint32_t)max_nodes;
-    part->max_cpus_node = (uint32_t)max_cpus;
-    part->max_mem_node_mb = (uint64_t)mem_node;
-    part->max_mem_cpu_mb = (uint64_t)mem_cpu;
-    part->name = strdup (name);
-    if (!part->name
-        || cluster_indices_read (nodes, n_nodes, &part->node, &part->n_nodes))
-        return error_set (err, RV_ENOMEM, "out of memory");
-    return RV_OK;
+    part->name = record_get_text (in);
+    part->on_request = record_get_int (in) != 0;
+    part->exclusive = record_get_int (in) != 0;
+    part->tier = (uint32_t)record_get_int (in);
+    part->is_default = record_get_int (in) != 0;
+    part->up = record_get_int (in) != 0;
+    part->max_time_s = record_get_int (in);
+    part->min_nodes = (uint32_t)record_get_int (in);
+    part->max_nodes = (uint32_t)record_get_int (in);
+    part->max_cpus_node = (uint32_t)record_get_int (in);
+    part->max_mem_node_mb = (uint64_t)record_get_int (in);
+    part->max_mem_cpu_mb = (uint64_t)record_get_int (in);
+    record_get_indices (in, n_nodes, &part->node, &part->n_nodes);
+    record_next (in);
 }
 
 static int read_cluster (const json_t *json, struct strategy_cluster *out,
                          struct rv_error *err)
 {
-    json_t *nodes = json_object_get (json, "nodes");
-    json_t *parts = json_object_get (json, "partitions");
+    struct record_in nodes = record_begin (json_object_get (json, "nodes"));
+    struct record_in parts =
+        record_begin (json_object_get (json, "partitions"));
     int status = RV_OK;
 
-    out->node = calloc (json_array_size (nodes) + 1, sizeof (*out->node));
-    out->part = calloc (json_array_size (parts) + 1, sizeof (*out->part));
+    out->node = calloc (record_count (&nodes) + 1, sizeof (*out->node));
+    out->part = calloc (record_count (&parts) + 1, sizeof (*out->part));
     if (!out->node || !out->part)
         return error_set (err, RV_ENOMEM, "out of memory");
-    for (size_t i = 0; i < json_array_size (nodes) && status == RV_OK; i++)
-        status = read_node (json_array_get (nodes, i),
-                            &out->node[out->n_nodes++], err);
-    for (size_t i = 0; i < json_array_size (parts) && status == RV_OK; i++)
-        status = read_partition (json_array_get (parts, i), out->n_nodes,
-                                 &out->part[out->n_parts++], err);
+    while (status == RV_OK && record_more (&nodes))
+        status = read_node (&nodes, &out->node[out->n_nodes++], err);
+    while (status == RV_OK && record_more (&parts) && !parts.failed)
+        read_partition (&parts, out->n_nodes, &out->part[out->n_parts++]);
+    if (parts.failed)
+        return error_set (err, RV_EFORMAT, "a partition record is malformed");
     out->now_s = json_integer_value (json_object_get (json, "now"));
     out->jobs_hidden = json_is_true (json_object_get (json, "hidden"));
     out->memory_shared = !json_is_true (json_object_get (json, "memory"));

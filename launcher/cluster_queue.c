@@ -12,57 +12,10 @@
 #include <time.h>
 
 #include "plan/jobtext.h"
+#include "record.h"
 
 #define TASKS_MAX  1000 /* of an array that are given places */
 #define COMPLETING 60   /* seconds that the end of a job may take */
-
-/* The places of a job's record. */
-enum {
-    AT_ID,
-    AT_RUNNING,
-    AT_EXCLUSIVE,
-    AT_COUNT,
-    AT_NODES,
-    AT_GPUS,
-    AT_CPUS,
-    AT_MEM,
-    AT_PRIORITY,
-    AT_END,
-    AT_BEGIN,
-    AT_TIME,
-    AT_TYPE,
-    AT_PARTITION,
-    AT_FEATURES,
-    AT_WHERE,
-};
-
-json_t *cluster_indices (const int32_t *pairs)
-{
-    json_t *list = json_array ();
-
-    for (size_t i = 0; pairs && pairs[i] >= 0; i += 2)
-        for (int32_t n = pairs[i]; n <= pairs[i + 1]; n++)
-            json_array_append_new (list, json_integer (n));
-    return list;
-}
-
-int cluster_indices_read (const json_t *list, size_t limit, uint32_t **ret,
-                          size_t *ret_n)
-{
-    uint32_t *index = calloc (json_array_size (list) + 1, sizeof (*index));
-
-    if (!index)
-        return -1;
-    *ret = index;
-    *ret_n = 0;
-    for (size_t i = 0; i < json_array_size (list); i++) {
-        json_int_t n = json_integer_value (json_array_get (list, i));
-
-        if (n >= 0 && (size_t)n < limit)
-            index[(*ret_n)++] = (uint32_t)n;
-    }
-    return 0;
-}
 
 /* A job that waits for something else than nodes takes none from ours. */
 static bool may_start (const job_info_t *job)
@@ -81,13 +34,6 @@ static bool may_start (const job_info_t *job)
         return false;
     }
     return job->priority && (!job->resv_name || !job->resv_name[0]);
-}
-
-static json_t *text (const char *s)
-{
-    json_t *value = s && s[0] ? json_string (s) : NULL;
-
-    return value ? value : json_null ();
 }
 
 static uint64_t each (int64_t all, uint32_t nodes)
@@ -127,96 +73,125 @@ static json_int_t end_of (const job_info_t *job)
     return (json_int_t)job->end_time;
 }
 
-static json_t *pack_job (const job_info_t *job, bool running, bool memory,
-                         uint32_t gpus, const char *type, json_t *where)
+/* A job as read_job takes it; a running one's nodes follow. */
+static void put_job (struct record_out *out, const job_info_t *job,
+                     bool running, bool memory, uint32_t gpus, const char *type)
 {
     const char *tres = running && job->tres_alloc_str && job->tres_alloc_str[0]
                            ? job->tres_alloc_str
                            : job->tres_req_str;
     uint32_t nodes = job->num_nodes ? job->num_nodes : 1;
     int64_t mem = memory ? jobtext_tres (tres, "mem") : 0;
-    uint32_t count =
-        running ? 1 : jobtext_tasks (job->array_task_str, TASKS_MAX);
 
-    return json_pack (
-        "[I, b, b, I, I, I, I, I, I, I, I, I, o, o, o, o]",
-        (json_int_t)job->job_id, running, job->shared == JOB_SHARED_NONE,
-        (json_int_t)count, (json_int_t)nodes, (json_int_t)gpus,
-        (json_int_t)each (job->num_cpus, nodes), (json_int_t)each (mem, nodes),
-        (json_int_t)job->priority, running ? end_of (job) : (json_int_t)0,
-        (json_int_t)job->eligible_time, limit_s (job), text (type),
-        running ? json_null () : text (job->partition),
-        running ? json_null () : text (job->features), where);
+    record_int (out, job->job_id);
+    record_int (out, running);
+    record_int (out, job->shared == JOB_SHARED_NONE);
+    record_int (out,
+                running ? 1 : jobtext_tasks (job->array_task_str, TASKS_MAX));
+    record_int (out, nodes);
+    record_int (out, gpus);
+    record_int (out, (int64_t)each (job->num_cpus, nodes));
+    record_int (out, (int64_t)each (mem, nodes));
+    record_int (out, job->priority);
+    record_int (out, running ? end_of (job) : 0);
+    record_int (out, (int64_t)job->eligible_time);
+    record_int (out, limit_s (job));
+    record_text (out, type);
+    record_text (out, running ? NULL : job->partition);
+    record_text (out, running ? NULL : job->features);
+}
+
+static void end_nodes (struct record_out *out)
+{
+    record_ranges_end (out);
+    record_end (out);
 }
 
 /* A running job may have other GPUs on each node: one record for nodes that
  * have the same, which follow each other. */
-static void pack_running (json_t *list, const job_info_t *job, bool memory)
+static void put_detailed (struct record_out *out, const job_info_t *job,
+                          bool memory)
 {
-    json_t *nodes = cluster_indices (job->node_inx);
-    size_t n = json_array_size (nodes), i = 0;
-    char type[GRES_NAME_MAX], next[GRES_NAME_MAX];
-    bool detailed = job->gres_detail_cnt == n;
+    const char *of = NULL; /* the open record's */
+    uint32_t i = 0;
 
-    while (i < n) {
-        json_t *where = json_array ();
-        uint32_t gpus = detailed ? jobtext_gpus (job->gres_detail_str[i], type)
-                                 : wanted_gpus (job, (uint32_t)n, type);
+    for (const int32_t *p = job->node_inx; p && *p >= 0; p += 2)
+        for (int32_t n = p[0]; n <= p[1] && i < job->gres_detail_cnt; n++) {
+            const char *detail = job->gres_detail_str[i++];
+            char type[GRES_NAME_MAX];
 
-        do
-            json_array_append (where, json_array_get (nodes, i++));
-        while (i < n
-               && (!detailed
-                   || (jobtext_gpus (job->gres_detail_str[i], next) == gpus
-                       && !strcmp (type, next))));
-        json_array_append_new (list,
-                               pack_job (job, true, memory, gpus, type, where));
-    }
-    json_decref (nodes);
+            if (!of || strcmp (of, detail ? detail : "")) {
+                if (of)
+                    end_nodes (out);
+                of = detail ? detail : "";
+                put_job (out, job, true, memory, jobtext_gpus (detail, type),
+                         type);
+            }
+            record_range (out, n, n);
+        }
+    if (of)
+        end_nodes (out);
+}
+
+static void put_plain (struct record_out *out, const job_info_t *job,
+                       bool running, bool memory)
+{
+    char type[GRES_NAME_MAX];
+    uint32_t nodes = job->num_nodes ? job->num_nodes : 1;
+    uint32_t gpus = wanted_gpus (job, nodes, type);
+
+    put_job (out, job, running, memory, gpus, type);
+    record_ranges (out, running ? job->node_inx : NULL);
+    record_end (out);
+}
+
+static uint32_t count_nodes (const int32_t *pairs)
+{
+    uint32_t n = 0;
+
+    for (; pairs && *pairs >= 0; pairs += 2)
+        n += (uint32_t)(pairs[1] - pairs[0] + 1);
+    return n;
 }
 
 static json_t *pack_jobs (const job_info_msg_t *msg, bool memory)
 {
-    json_t *list = json_array ();
+    struct record_out out = {0};
 
     for (uint32_t i = 0; i < msg->record_count; i++) {
         const job_info_t *job = &msg->job_array[i];
         uint32_t base = job->job_state & JOB_STATE_BASE;
-        char type[GRES_NAME_MAX];
+        bool running = base == JOB_RUNNING || base == JOB_SUSPENDED
+                       || (job->job_state & JOB_COMPLETING);
+        uint32_t nodes = running ? count_nodes (job->node_inx) : 0;
 
-        if (base == JOB_RUNNING || base == JOB_SUSPENDED
-            || (job->job_state & JOB_COMPLETING))
-            pack_running (list, job, memory);
-        else if (base == JOB_PENDING && may_start (job)) {
-            uint32_t nodes = job->num_nodes ? job->num_nodes : 1;
-            uint32_t gpus = wanted_gpus (job, nodes, type);
-
-            json_array_append_new (
-                list, pack_job (job, false, memory, gpus, type, json_null ()));
-        }
+        if (nodes && job->gres_detail_cnt == nodes)
+            put_detailed (&out, job, memory);
+        else if (nodes || (base == JOB_PENDING && !running && may_start (job)))
+            put_plain (&out, job, running, memory);
     }
-    return list;
+    return record_json (&out);
 }
 
 /* Those of whole nodes; one of cores leaves the rest of its nodes to others. */
 static json_t *ask_reservations (void)
 {
     reserve_info_msg_t *msg = NULL;
-    json_t *list = json_array ();
+    struct record_out out = {0};
 
     if (slurm_load_reservations (0, &msg))
-        return list;
+        return record_json (&out);
     for (uint32_t i = 0; i < msg->record_count; i++) {
         const reserve_info_t *resv = &msg->reservation_array[i];
 
-        if (resv->core_spec_cnt == 0)
-            json_array_append_new (
-                list, json_pack ("[I, I, o]", (json_int_t)resv->start_time,
-                                 (json_int_t)resv->end_time,
-                                 cluster_indices (resv->node_inx)));
+        if (resv->core_spec_cnt)
+            continue;
+        record_int (&out, (int64_t)resv->start_time);
+        record_int (&out, (int64_t)resv->end_time);
+        record_ranges (&out, resv->node_inx);
+        record_end (&out);
     }
-    slurm_free_reservation_info_msg (msg);
-    return list;
+    return record_json (&out);
 }
 
 json_t *cluster_queue_ask (bool memory)
@@ -226,81 +201,78 @@ json_t *cluster_queue_ask (bool memory)
 
     if (slurm_load_jobs (0, &msg, SHOW_ALL | SHOW_DETAIL))
         return NULL;
+    /* The child ends soon, and to free thousands of jobs takes longer. */
     jobs = pack_jobs (msg, memory);
-    slurm_free_job_info_msg (msg);
     return json_pack ("[o, o]", jobs, ask_reservations ());
 }
 
-static int64_t number (const json_t *record, size_t place)
+/* "" is NULL. */
+static char *get_text (struct record_in *in)
 {
-    return json_integer_value (json_array_get (record, place));
+    char *text = record_get_text (in);
+
+    if (text && text[0])
+        return text;
+    free (text);
+    return NULL;
 }
 
-static bool flag (const json_t *record, size_t place)
+static void read_job (struct record_in *in, size_t n_nodes,
+                      struct strategy_job *job)
 {
-    return json_is_true (json_array_get (record, place));
+    job->job_id = (uint32_t)record_get_int (in);
+    job->running = record_get_int (in) != 0;
+    job->exclusive = record_get_int (in) != 0;
+    job->count = (uint32_t)record_get_int (in);
+    job->nodes = (uint32_t)record_get_int (in);
+    job->gpus = (uint32_t)record_get_int (in);
+    job->cpus = (uint32_t)record_get_int (in);
+    job->mem_mb = (uint64_t)record_get_int (in);
+    job->priority = (uint64_t)record_get_int (in);
+    job->end_s = record_get_int (in);
+    job->begin_s = record_get_int (in);
+    job->time_s = record_get_int (in);
+    job->type = get_text (in);
+    job->partition = get_text (in);
+    job->features = get_text (in);
+    record_get_indices (in, n_nodes, &job->node, &job->n_nodes);
+    record_next (in);
 }
 
-/* NULL stays NULL; false when out of memory. */
-static bool copy (const json_t *record, size_t place, char **ret)
+static int read_jobs (const json_t *json, struct strategy_cluster *cluster,
+                      struct rv_error *err)
 {
-    const char *s = json_string_value (json_array_get (record, place));
+    struct record_in in = record_begin (json);
 
-    *ret = s ? strdup (s) : NULL;
-    return !s || *ret;
-}
-
-static int read_job (const json_t *record, size_t n_nodes,
-                     struct strategy_job *job)
-{
-    *job = (struct strategy_job){
-        .job_id = (uint32_t)number (record, AT_ID),
-        .running = flag (record, AT_RUNNING),
-        .exclusive = flag (record, AT_EXCLUSIVE),
-        .count = (uint32_t)number (record, AT_COUNT),
-        .nodes = (uint32_t)number (record, AT_NODES),
-        .gpus = (uint32_t)number (record, AT_GPUS),
-        .cpus = (uint32_t)number (record, AT_CPUS),
-        .mem_mb = (uint64_t)number (record, AT_MEM),
-        .priority = (uint64_t)number (record, AT_PRIORITY),
-        .end_s = number (record, AT_END),
-        .begin_s = number (record, AT_BEGIN),
-        .time_s = number (record, AT_TIME),
-    };
-    if (!copy (record, AT_TYPE, &job->type)
-        || !copy (record, AT_PARTITION, &job->partition)
-        || !copy (record, AT_FEATURES, &job->features))
-        return -1;
-    return job->running
-               ? cluster_indices_read (json_array_get (record, AT_WHERE),
-                                       n_nodes, &job->node, &job->n_nodes)
-               : 0;
+    cluster->job = calloc (record_count (&in) + 1, sizeof (*cluster->job));
+    if (!cluster->job)
+        return error_set (err, RV_ENOMEM, "out of memory");
+    while (record_more (&in) && !in.failed)
+        read_job (&in, cluster->n_nodes, &cluster->job[cluster->n_jobs++]);
+    return in.failed ? error_set (err, RV_EFORMAT, "a job record is malformed")
+                     : RV_OK;
 }
 
 int cluster_queue_read (const json_t *json, struct strategy_cluster *cluster,
                         struct rv_error *err)
 {
-    const json_t *jobs = json_array_get (json, 0);
-    const json_t *resvs = json_array_get (json, 1);
-    int failed = 0;
+    struct record_in in = record_begin (json_array_get (json, 1));
+    int status = read_jobs (json_array_get (json, 0), cluster, err);
 
-    cluster->job = calloc (json_array_size (jobs) + 1, sizeof (*cluster->job));
-    cluster->resv =
-        calloc (json_array_size (resvs) + 1, sizeof (*cluster->resv));
-    if (!cluster->job || !cluster->resv)
+    if (status != RV_OK)
+        return status;
+    cluster->resv = calloc (record_count (&in) + 1, sizeof (*cluster->resv));
+    if (!cluster->resv)
         return error_set (err, RV_ENOMEM, "out of memory");
-    for (size_t i = 0; i < json_array_size (jobs) && !failed; i++)
-        failed = read_job (json_array_get (jobs, i), cluster->n_nodes,
-                           &cluster->job[cluster->n_jobs++]);
-    for (size_t i = 0; i < json_array_size (resvs) && !failed; i++) {
-        const json_t *record = json_array_get (resvs, i);
+    while (record_more (&in) && !in.failed) {
         struct strategy_reservation *resv = &cluster->resv[cluster->n_resv++];
 
-        resv->start_s = number (record, 0);
-        resv->end_s = number (record, 1);
-        failed =
-            cluster_indices_read (json_array_get (record, 2), cluster->n_nodes,
-                                  &resv->node, &resv->n_nodes);
+        resv->start_s = record_get_int (&in);
+        resv->end_s = record_get_int (&in);
+        record_get_indices (&in, cluster->n_nodes, &resv->node, &resv->n_nodes);
+        record_next (&in);
     }
-    return failed ? error_set (err, RV_ENOMEM, "out of memory") : RV_OK;
+    return in.failed ? error_set (err, RV_EFORMAT,
+                                  "a reservation's record is malformed")
+                     : RV_OK;
 }

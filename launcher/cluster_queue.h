@@ -22,13 +22,4 @@ json_t *cluster_queue_ask (bool memory);
 int cluster_queue_read (const json_t *json, struct strategy_cluster *cluster,
                         struct rv_error *err);
 
-/* cluster_indices - Slurm's pairs of first and last index, -1 at the end, as a
- * list of numbers; NULL is an empty list. */
-json_t *cluster_indices (const int32_t *pairs);
-
-/* cluster_indices_read - such a list as an array of those below [limit].
- * Returns 0, or -1 when out of memory. */
-int cluster_indices_read (const json_t *list, size_t limit, uint32_t **ret,
-                          size_t *ret_n);
-
 #endif

@@ -2,7 +2,8 @@
  * gres.c - generic resources as Slurm writes them, GPUs among them
  *
  * An entry is NAME[:TYPE][:no_consume][:COUNT] with "=COUNT" in TRES text,
- * "gres/" or "gres:" in front and "(S:0-1)" or "(IDX:0,2)" behind, as the
+ * "gres/" or "gres:" in front and "(S:0-1)" or "(IDX:0,2)" behind, or instead
+ * of the count "(CNT:2)" where the devices of a node have no numbers, as the
  * Gres, TresPerNode, GresUsed and TRES fields of Slurm have them (slurm.conf(5),
  * gres.conf(5)). A last field that is a number is the count, so "gpu:1g" is
  * 2^30 GPUs to Slurm too; a MIG profile always has its memory behind. */
@@ -129,6 +130,26 @@ static int append (struct gres_list *list, const struct gres_entry *entry)
     return 0;
 }
 
+/* What a running job holds of devices without numbers: "(CNT:2)". */
+static const char *take_held (const char *open, struct gres_entry *entry)
+{
+    char digits[24];
+    bool overflow;
+    size_t n;
+
+    if (strncmp (open, "(CNT:", 5) != 0)
+        return NULL;
+    open += 5;
+    n = strcspn (open, ")");
+    if (n >= sizeof (digits))
+        return "malformed";
+    memcpy (digits, open, n);
+    digits[n] = '\0';
+    if (!parse_count (digits, &entry->count, &overflow))
+        return "malformed";
+    return overflow ? "too large a count" : NULL;
+}
+
 /* Entry [p, open) of [text]. */
 static int parse_one (const char *p, const char *open, struct gres_list *list,
                       struct rv_error *err)
@@ -142,6 +163,8 @@ static int parse_one (const char *p, const char *open, struct gres_list *list,
         memcpy (text, p, n);
         text[n] = '\0';
         why = parse_entry (text, &entry);
+        if (!why)
+            why = take_held (open, &entry);
     }
     if (why)
         return error_set (err, RV_EINVAL,

@@ -61,6 +61,11 @@ static void gpus (void **state)
     assert_int_equal (jobtext_gpus ("gres:gpu:a100:2", type), 2);
     assert_string_equal (type, "a100");
     assert_int_equal (jobtext_gpus ("gpu:a100:2(IDX:0-1)", type), 2);
+    assert_int_equal (jobtext_gpus ("gpu:a100(CNT:6)", type), 6);
+    assert_string_equal (type, "a100");
+    assert_int_equal (jobtext_gpus ("gpu(CNT:2),gpu:v100(CNT:1)", type), 3);
+    assert_int_equal (jobtext_gpus ("gpu:a100(CNT:)", type), 0);
+    assert_int_equal (jobtext_gpus ("gpu(CNT:99999999999999999999)", type), 0);
     assert_int_equal (jobtext_gpus ("gres:gpu:3,gres:shard:7", type), 3);
     assert_string_equal (type, "");
     assert_int_equal (jobtext_gpus ("gpu:a100:2,gpu:v100:1", type), 3);
