@@ -30,6 +30,8 @@ int cluster_load (const struct cluster_as *as, struct strategy_cluster *ret,
 /* State of a job that rv shows. Text members live with the record. */
 struct cluster_job {
     uint32_t job_id;
+    uint32_t array_id;  /* the array that it is of; 0 = none */
+    int64_t array_task; /* its index there; -1 = none, or those that wait */
     char *name, *partition, *node_list; /* node_list "" while pending */
     const char *state;                  /* "RUNNING"; static */
     char *reason;                       /* why it is pending, or failed; "" */
@@ -63,5 +65,9 @@ int cluster_job_poll (struct slurm_ask *ask, int timeout_ms, bool *ret_done,
 /* cluster_cancel - end a job as scancel(1) does. RV_ESTATE when it has ended,
  * RV_ENOTFOUND when there is none. */
 int cluster_cancel (uint32_t job_id, struct rv_error *err);
+
+/* cluster_cancel_named - the same by Slurm's name for it: "17", an array and
+ * all its tasks; "17_3", one of them. */
+int cluster_cancel_named (const char *id, struct rv_error *err);
 
 #endif

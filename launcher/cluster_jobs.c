@@ -105,16 +105,22 @@ static json_t *pack_job (const job_info_t *job)
 
     reason_text (job, reason, sizeof (reason));
     return json_pack (
-        "{s:I, s:o, s:o, s:o, s:s, s:o, s:b, s:b, s:I, s:i, s:o, s:o, s:I, "
+        "{s:I, s:I, s:I, s:o, s:o, s:o, s:s, s:o, s:b, s:b, s:I, s:i, s:o, "
+        "s:o, s:I, "
         "s:I, s:I, s:I, s:I, s:i, s:i}",
-        "job_id", (json_int_t)job->job_id, "name", text (job->name),
-        "partition", text (job->partition), "node_list", text (job->nodes),
-        "state", state_name (job->job_state), "reason", text (reason), "active",
-        active, "pending", base == JOB_PENDING, "nodes",
-        (json_int_t)job->num_nodes, "restarts", job->restart_cnt,
-        "tres_per_node", text (job->tres_per_node), "tres_per_job",
-        text (job->tres_per_job), "submitted_at", (json_int_t)job->submit_time,
-        "begins_at", (json_int_t)job->eligible_time, "started_at",
+        "job_id", (json_int_t)job->job_id, "array_id",
+        (json_int_t)job->array_job_id, "array_task",
+        job->array_job_id && job->array_task_id != NO_VAL
+            ? (json_int_t)job->array_task_id
+            : (json_int_t)-1,
+        "name", text (job->name), "partition", text (job->partition),
+        "node_list", text (job->nodes), "state", state_name (job->job_state),
+        "reason", text (reason), "active", active, "pending",
+        base == JOB_PENDING, "nodes", (json_int_t)job->num_nodes, "restarts",
+        job->restart_cnt, "tres_per_node", text (job->tres_per_node),
+        "tres_per_job", text (job->tres_per_job), "submitted_at",
+        (json_int_t)job->submit_time, "begins_at",
+        (json_int_t)job->eligible_time, "started_at",
         (json_int_t)(base == JOB_PENDING ? 0 : job->start_time), "ended_at",
         (json_int_t)(active ? 0 : job->end_time), "time_limit_s",
         limit ? (json_int_t)job->time_limit * 60
@@ -156,10 +162,7 @@ static json_t *ask_job (const void *arg)
 
 static json_t *ask_cancel (const void *arg)
 {
-    char id[16];
-
-    snprintf (id, sizeof (id), "%u", *(const uint32_t *)arg);
-    if (slurm_kill_job2 (id, SIGKILL, 0, NULL))
+    if (slurm_kill_job2 ((const char *)arg, SIGKILL, 0, NULL))
         return NULL;
     return json_object ();
 }
@@ -209,6 +212,8 @@ static int read_job (const json_t *json, struct cluster_job *job)
     const char *per_node, *per_job;
 
     job->job_id = (uint32_t)number (json, "job_id");
+    job->array_id = (uint32_t)number (json, "array_id");
+    job->array_task = number (json, "array_task");
     job->name = dup_member (json, "name");
     job->partition = dup_member (json, "partition");
     job->node_list = dup_member (json, "node_list");
@@ -298,8 +303,16 @@ int cluster_job_poll (struct slurm_ask *ask, int timeout_ms, bool *ret_done,
 
 int cluster_cancel (uint32_t job_id, struct rv_error *err)
 {
+    char id[16];
+
+    snprintf (id, sizeof (id), "%u", job_id);
+    return cluster_cancel_named (id, err);
+}
+
+int cluster_cancel_named (const char *id, struct rv_error *err)
+{
     json_t *json = NULL;
-    int status = slurm_ask_wait (ask_cancel, &job_id, &json, err);
+    int status = slurm_ask_wait (ask_cancel, id, &json, err);
 
     json_decref (json);
     return status;

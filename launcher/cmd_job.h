@@ -39,7 +39,22 @@ struct known_job {
     const char *name;
     const struct cluster_job *live; /* NULL = Slurm has forgotten it */
     const struct request *req;      /* NULL = not submitted by rv run */
+    uint32_t array_id;              /* the array that it is of; 0 = none */
+    int64_t task;                   /* its index there; -1 = none, or those
+                                       that wait */
 };
+
+#define KNOWN_ID_SIZE 32
+
+/* known_id - "17", of a task of an array "17_3", into [buf]; returns it. */
+const char *known_id (const struct known_job *job, char buf[KNOWN_ID_SIZE]);
+
+/* known_request - the request as this job has it: of a task of an array the
+ * folder is the task's.
+ *   ret   its texts are borrowed from [job], but for dir: free that alone
+ * RV_ENOMEM. */
+int known_request (const struct known_job *job, struct request *ret,
+                   struct rv_error *err);
 
 struct known {
     struct cluster_jobs jobs;
@@ -59,14 +74,20 @@ void known_fini (struct known *known);
  * no secrets any more; of others the batch step takes care. */
 void known_cancelled (const struct known *known, const struct known_job *job);
 
-/* known_find - the job that [word] names: a job id, else a name, else the
- * beginning of one. Jobs that have not ended go before those that have; of
- * several that ended the newest is meant.
- *   word   NULL = the newest job that rv run submitted
+/* known_find - the job that [word] names: an id (of a job, an array, a task of
+ * it as 17_3, a request or its last part), else a name, else the beginning of
+ * one, its end, a part of it. A number is not looked for at the end of names or
+ * within: a slip in an id names no other job. Jobs that have not ended go
+ * before those that have; of several that ended the newest is meant.
+ *   word        NULL = the newest job that rv run submitted and that runs, else
+ *               the newest
+ *   ret_whole   written, unless NULL: true when [word] names several tasks of
+ *               one array, and *ret is one of them; NULL: that is ambiguous
  * RV_ENOTFOUND, or RV_EMISMATCH when several are meant (the text lists them).
  */
 int known_find (const struct known *known, const char *word,
-                const struct known_job **ret, struct rv_error *err);
+                const struct known_job **ret, bool *ret_whole,
+                struct rv_error *err);
 
 /* cmd_job_options - read the options that rv ps and rv stop share: -a, --json
  * (into [ctx]) and --help.

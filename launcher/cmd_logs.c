@@ -221,6 +221,21 @@ static int show (struct cmd_ctx *ctx, const struct request *req,
     return CMD_OK;
 }
 
+static int show_job (struct cmd_ctx *ctx, const struct known_job *job,
+                     struct logs_opts *opts)
+{
+    struct rv_error err = {0};
+    struct request req;
+    int status;
+
+    if (known_request (job, &req, &err) != RV_OK)
+        return cmd_fail (ctx, CMD_FAILED, NULL, "cannot show logs: %s",
+                         err.text);
+    status = show (ctx, &req, job->live ? job->live->node_list : NULL, opts);
+    free (req.dir);
+    return status;
+}
+
 static int find_and_show (struct cmd_ctx *ctx, struct logs_opts *opts)
 {
     struct settings settings;
@@ -238,7 +253,7 @@ static int find_and_show (struct cmd_ctx *ctx, struct logs_opts *opts)
     if (status != RV_OK)
         return cmd_fail (ctx, CMD_FAILED, NULL, "cannot show logs: %s",
                          err.text);
-    if (known_find (&known, opts->word, &job, &err) != RV_OK)
+    if (known_find (&known, opts->word, &job, NULL, &err) != RV_OK)
         status =
             cmd_fail (ctx, CMD_NO_JOB, NULL, "cannot show logs: %s", err.text);
     else if (!job->req)
@@ -248,8 +263,7 @@ static int find_and_show (struct cmd_ctx *ctx, struct logs_opts *opts)
                            "submit it",
                            job->job_id);
     else
-        status =
-            show (ctx, job->req, job->live ? job->live->node_list : NULL, opts);
+        status = show_job (ctx, job, opts);
     known_fini (&known);
     return status;
 }

@@ -39,9 +39,12 @@ static void fill_row (const struct known_job *job, struct row *row)
 {
     struct request_status status = {.exit_status = -1};
     const struct cluster_job *live = job->live;
+    struct request req;
 
-    if (job->req)
-        request_status (job->req->dir, job->job_id, &status, NULL);
+    if (job->req && known_request (job, &req, NULL) == RV_OK) {
+        request_status (req.dir, job->job_id, &status, NULL);
+        free (req.dir);
+    }
     memset (row, 0, sizeof (*row));
     row->job = job;
     row->state = live ? live->state : left_state (&status);
@@ -128,7 +131,7 @@ static void print_row (const struct row *row)
 {
     const struct cluster_job *live = row->job->live;
     const struct request *req = row->job->req;
-    char gpus[96] = "-", elapsed[32] = "-", where[96] = "-";
+    char id[KNOWN_ID_SIZE], gpus[96] = "-", elapsed[32] = "-", where[96] = "-";
 
     if (row->gpus >= 0)
         snprintf (gpus, sizeof (gpus), "%lld%s%s", (long long)row->gpus,
@@ -142,9 +145,9 @@ static void print_row (const struct row *row)
         waiting_text (live, where, sizeof (where));
     else if (live && live->node_list[0])
         snprintf (where, sizeof (where), "%.95s", live->node_list);
-    printf ("%-8u %-20.20s %-13s %-10s %-10.10s %-10s %s\n", row->job->job_id,
-            row->job->name, row->state, gpus, live ? live->partition : "-",
-            elapsed, where);
+    printf ("%-8s %-20.20s %-13s %-10s %-10.10s %-10s %s\n",
+            known_id (row->job, id), row->job->name, row->state, gpus,
+            live ? live->partition : "-", elapsed, where);
 }
 
 static int print_table (const struct known *known, bool all)

@@ -19,32 +19,38 @@ static const char usage[] =
     "  -a, --all   every job of rv run that has not ended\n"
     "      --json  one JSON object on standard output\n";
 
-/* End one job and note it. */
+/* End one job, or with [whole] the array that it is of, and note it. */
 static int stop_one (struct cmd_ctx *ctx, const struct known *known,
-                     const struct known_job *job, json_t *stopped)
+                     const struct known_job *job, bool whole, json_t *stopped)
 {
+    uint32_t job_id = whole ? job->array_id : job->job_id;
     struct rv_error err = {0};
+    char id[KNOWN_ID_SIZE];
     int status;
 
+    if (whole)
+        snprintf (id, sizeof (id), "%u", job_id);
+    else
+        known_id (job, id);
     if (!known_active (job))
         return cmd_fail (ctx, CMD_NO_JOB, "'rv ps' lists those that have not",
-                         "cannot stop job %u (%s): it has ended", job->job_id,
+                         "cannot stop job %s (%s): it has ended", id,
                          job->name);
-    status = cluster_cancel (job->job_id, &err);
+    status = cluster_cancel_named (id, &err);
     if (status == RV_ESTATE || status == RV_ENOTFOUND)
         return cmd_fail (ctx, CMD_NO_JOB, NULL,
-                         "cannot stop job %u (%s): it has just ended",
-                         job->job_id, job->name);
+                         "cannot stop job %s (%s): it has just ended", id,
+                         job->name);
     if (status != RV_OK)
         return cmd_fail (ctx, cmd_job_status (status), cmd_job_hint (status),
-                         "cannot stop job %u (%s): %s", job->job_id, job->name,
+                         "cannot stop job %s (%s): %s", id, job->name,
                          err.text);
     known_cancelled (known, job);
     json_array_append_new (stopped, json_pack ("{s:I, s:o}", "job_id",
-                                               (json_int_t)job->job_id, "name",
+                                               (json_int_t)job_id, "name",
                                                jsonout_text (job->name)));
     if (!ctx->json)
-        printf ("stopped job %u (%s)\n", job->job_id, job->name);
+        printf ("stopped job %s (%s)\n", id, job->name);
     return CMD_OK;
 }
 
@@ -55,7 +61,7 @@ static int stop_all (struct cmd_ctx *ctx, const struct known *known,
 
     for (size_t i = 0; i < known->n; i++)
         if (known->job[i].req && known_active (&known->job[i])) {
-            int status = stop_one (ctx, known, &known->job[i], stopped);
+            int status = stop_one (ctx, known, &known->job[i], false, stopped);
 
             worst = worst ? worst : status;
         }
@@ -79,18 +85,21 @@ static int stop_named (struct cmd_ctx *ctx, const struct known *known, int argc,
                        char **argv, json_t *stopped)
 {
     const struct known_job **jobs = calloc ((size_t)argc, sizeof (*jobs));
+    bool *whole = calloc ((size_t)argc, sizeof (*whole));
     struct rv_error err = {0};
-    int status = CMD_OK;
+    bool ok = jobs && whole;
+    int status = ok ? CMD_OK : CMD_FAILED;
 
-    for (int i = 0; jobs && i < argc && status == CMD_OK; i++)
-        if (known_find (known, argv[i], &jobs[i], &err) != RV_OK)
+    for (int i = 0; ok && i < argc && status == CMD_OK; i++)
+        if (known_find (known, argv[i], &jobs[i], &whole[i], &err) != RV_OK)
             status = cmd_fail (ctx, CMD_NO_JOB, NULL, "cannot stop '%s': %s",
                                argv[i], err.text);
-    for (int i = 0; jobs && i < argc && status == CMD_OK; i++)
+    for (int i = 0; ok && i < argc && status == CMD_OK; i++)
         if (first_of (jobs, i))
-            status = stop_one (ctx, known, jobs[i], stopped);
+            status = stop_one (ctx, known, jobs[i], whole[i], stopped);
+    free (whole);
     free (jobs);
-    return jobs ? status : CMD_FAILED;
+    return status;
 }
 
 static int stop (struct cmd_ctx *ctx, bool all, int argc, char **argv)

@@ -77,7 +77,7 @@ int jobstep_find (const struct cmd_ctx *ctx, const char *what, const char *word,
     snprintf (doing, sizeof (doing), "%s a job", what);
     if ((status = cmd_job_known (ctx, doing, &known)) != CMD_OK)
         return status;
-    if (known_find (&known, word, &job, &err) != RV_OK)
+    if (known_find (&known, word, &job, NULL, &err) != RV_OK)
         status = cmd_fail (ctx, CMD_NO_JOB, "'rv ps' lists those that run",
                            "cannot %s '%s': %s", what, word ? word : "a job",
                            err.text);

@@ -45,37 +45,104 @@ static int newest_first (const void *a, const void *b)
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
+/* Is [req] what was submitted as this job, or as the array it is of? */
+static bool made_of (const struct request *req, const struct cluster_job *live)
+{
+    return (live->job_id == req->job_id || live->array_id == req->job_id)
+           && !strcmp (live->name, req->name)
+           /* Ids begin anew with a new cluster. */
+           && llabs (live->submitted_at - req->created_at) < 3600;
+}
+
+static bool add (struct known *known, const struct known_job *job)
+{
+    struct known_job *grown =
+        realloc (known->job, (known->n + 1) * sizeof (*grown));
+
+    if (!grown)
+        return false;
+    known->job = grown;
+    known->job[known->n++] = *job;
+    return true;
+}
+
+/* A request of which Slurm knows nothing any more; an array's tasks have left
+ * folders. */
+static bool add_forgotten (struct known *known, const struct request *req)
+{
+    struct known_job job = {
+        .job_id = req->job_id, .name = req->name, .req = req, .task = -1};
+    struct request_task *tasks;
+    bool ok = true;
+    size_t n;
+
+    tasks = request_tasks (req->dir, &n);
+    for (size_t i = 0; ok && i < n; i++) {
+        job.job_id = tasks[i].job_id;
+        job.array_id = req->job_id;
+        job.task = tasks[i].task;
+        ok = add (known, &job);
+    }
+    free (tasks);
+    return n ? ok : add (known, &job);
+}
+
 static int join (struct known *known, struct rv_error *err)
 {
-    known->job =
-        calloc (known->jobs.n + known->reqs.n + 1, sizeof (*known->job));
-    if (!known->job)
-        return error_set (err, RV_ENOMEM, "out of memory");
-    for (size_t i = 0; i < known->jobs.n; i++) {
+    bool ok = true;
+
+    for (size_t i = 0; ok && i < known->jobs.n; i++) {
         const struct cluster_job *live = &known->jobs.job[i];
 
-        known->job[known->n++] = (struct known_job){
-            .job_id = live->job_id, .name = live->name, .live = live};
+        ok = add (known, &(struct known_job){.job_id = live->job_id,
+                                             .name = live->name,
+                                             .live = live,
+                                             .array_id = live->array_id,
+                                             .task = live->array_task});
     }
-    for (size_t i = 0; i < known->reqs.n; i++) {
+    for (size_t i = 0; ok && i < known->reqs.n; i++) {
         const struct request *req = &known->reqs.req[i];
-        size_t j;
+        bool found = false;
 
-        for (j = 0; j < known->jobs.n; j++)
-            if (known->job[j].job_id == req->job_id
-                && !strcmp (known->job[j].name, req->name)
-                /* Ids begin anew with a new cluster. */
-                && llabs (known->job[j].live->submitted_at - req->created_at)
-                       < 3600)
-                break;
-        if (j < known->jobs.n)
-            known->job[j].req = req;
-        else
-            known->job[known->n++] = (struct known_job){
-                .job_id = req->job_id, .name = req->name, .req = req};
+        for (size_t j = 0; j < known->jobs.n; j++)
+            if (made_of (req, known->job[j].live)) {
+                known->job[j].req = req;
+                found = true;
+            }
+        ok = found || add_forgotten (known, req);
     }
-    qsort (known->job, known->n, sizeof (*known->job), newest_first);
+    if (!ok)
+        return error_set (err, RV_ENOMEM, "out of memory");
+    if (known->n)
+        qsort (known->job, known->n, sizeof (*known->job), newest_first);
     return RV_OK;
+}
+
+const char *known_id (const struct known_job *job, char buf[KNOWN_ID_SIZE])
+{
+    if (job->array_id && job->task >= 0)
+        snprintf (buf, KNOWN_ID_SIZE, "%u_%lld", job->array_id,
+                  (long long)job->task);
+    else
+        snprintf (buf, KNOWN_ID_SIZE, "%u", job->job_id);
+    return buf;
+}
+
+int known_request (const struct known_job *job, struct request *ret,
+                   struct rv_error *err)
+{
+    char name[32];
+
+    *ret = *job->req;
+    if (job->array_id && job->task >= 0) {
+        snprintf (name, sizeof (name), "array/%lld", (long long)job->task);
+        ret->dir = fsio_join (job->req->dir, name);
+        ret->job_id = job->job_id;
+        ret->log_id = 0;
+    } else {
+        ret->dir = strdup (job->req->dir);
+    }
+    return ret->dir ? RV_OK : error_set (err, RV_ENOMEM, "out of memory");
 }
 
 /* Tasks of an array have ids of their own, which no file tells. */
@@ -170,10 +237,15 @@ typedef bool (*match_f) (const struct known_job *job, const char *word);
 
 static bool match_id (const struct known_job *job, const char *word)
 {
-    char id[16];
+    char id[KNOWN_ID_SIZE], array[16], own[16];
+    const char *last = job->req ? strrchr (job->req->id, '-') : NULL;
 
-    snprintf (id, sizeof (id), "%u", job->job_id);
-    return !strcmp (id, word) || (job->req && !strcmp (job->req->id, word));
+    snprintf (own, sizeof (own), "%u", job->job_id);
+    snprintf (array, sizeof (array), "%u", job->array_id);
+    return !strcmp (own, word) || !strcmp (known_id (job, id), word)
+           || (job->array_id && !strcmp (array, word))
+           || (job->req && !strcmp (job->req->id, word))
+           || (last && !strcmp (last + 1, word));
 }
 
 static bool match_name (const struct known_job *job, const char *word)
@@ -186,37 +258,61 @@ static bool match_prefix (const struct known_job *job, const char *word)
     return !strncmp (job->name, word, strlen (word));
 }
 
+static bool is_number (const char *word)
+{
+    return !word[strspn (word, "0123456789_")];
+}
+
+static bool match_suffix (const struct known_job *job, const char *word)
+{
+    size_t name = strlen (job->name), len = strlen (word);
+
+    return !is_number (word) && len <= name
+           && !strcmp (job->name + name - len, word);
+}
+
+static bool match_part (const struct known_job *job, const char *word)
+{
+    return !is_number (word) && strstr (job->name, word);
+}
+
 /* "12 train, 14 train2" */
 static int ambiguous (const struct known *known, const char *word,
                       match_f match, bool active, struct rv_error *err)
 {
-    char list[300] = "";
+    char list[300] = "", id[KNOWN_ID_SIZE];
     size_t used = 0;
 
     for (size_t i = 0; i < known->n && used < sizeof (list); i++)
         if (match (&known->job[i], word)
             && known_active (&known->job[i]) == active)
-            used += (size_t)snprintf (list + used, sizeof (list) - used,
-                                      "%s%u %s", used ? ", " : "",
-                                      known->job[i].job_id, known->job[i].name);
+            used += (size_t)snprintf (
+                list + used, sizeof (list) - used, "%s%s %s", used ? ", " : "",
+                known_id (&known->job[i], id), known->job[i].name);
     return error_set (err, RV_EMISMATCH, "'%s' names several jobs: %s", word,
                       list);
 }
 
 /* Among the matches that are active, or not: one is the answer. Several ended
- * ones of one name are runs of one thing: the newest. */
+ * ones of one name are runs of one thing: the newest. Tasks of one array are
+ * the array, where the caller can do with that. */
 static int find_among (const struct known *known, const char *word,
                        match_f match, bool active, const struct known_job **ret,
-                       struct rv_error *err)
+                       bool *ret_whole, struct rv_error *err)
 {
     const struct known_job *found = NULL;
 
     for (size_t i = 0; i < known->n; i++) {
         const struct known_job *job = &known->job[i];
+        bool one_array =
+            found && found->array_id && found->array_id == job->array_id;
 
         if (!match (job, word) || known_active (job) != active)
             continue;
-        if (found && (active || strcmp (found->name, job->name)))
+        if (one_array && ret_whole)
+            *ret_whole = true;
+        else if (found
+                 && (active || one_array || strcmp (found->name, job->name)))
             return ambiguous (known, word, match, active, err);
         if (!found)
             found = job;
@@ -227,33 +323,42 @@ static int find_among (const struct known *known, const char *word,
 
 /* The newest job of rv run, by the time of its request; within one second by
  * the job's number, in the order of which they stand. */
-static const struct known_job *latest (const struct known *known)
+static const struct known_job *latest (const struct known *known, bool runs)
 {
     const struct known_job *best = NULL;
 
-    for (size_t i = 0; i < known->n; i++)
-        if (known->job[i].req
-            && (!best || known->job[i].req->created_at > best->req->created_at))
-            best = &known->job[i];
+    for (size_t i = 0; i < known->n; i++) {
+        const struct known_job *job = &known->job[i];
+
+        if (job->req && (!runs || (known_active (job) && !job->live->pending))
+            && (!best || job->req->created_at > best->req->created_at))
+            best = job;
+    }
     return best;
 }
 
 int known_find (const struct known *known, const char *word,
-                const struct known_job **ret, struct rv_error *err)
+                const struct known_job **ret, bool *ret_whole,
+                struct rv_error *err)
 {
-    static const match_f ways[] = {match_id, match_name, match_prefix};
+    static const match_f ways[] = {match_id, match_name, match_prefix,
+                                   match_suffix, match_part};
     int status = RV_OK;
 
     *ret = NULL;
+    if (ret_whole)
+        *ret_whole = false;
     if (!word) {
-        *ret = latest (known);
+        *ret = latest (known, true);
+        *ret = *ret ? *ret : latest (known, false);
         return *ret ? RV_OK
                     : error_set (err, RV_ENOTFOUND,
                                  "rv run has submitted no job yet");
     }
     for (size_t i = 0; *word && i < sizeof (ways) / sizeof (ways[0]); i++)
         for (int active = 1; active >= 0; active--) {
-            status = find_among (known, word, ways[i], active, ret, err);
+            status =
+                find_among (known, word, ways[i], active, ret, ret_whole, err);
             if (status != RV_OK || *ret)
                 return status;
         }

@@ -88,6 +88,17 @@ int requests_load (const char *state_dir, size_t max, struct requests *ret,
                    struct rv_error *err);
 void requests_fini (struct requests *list); /* NULL is fine */
 
+struct request_task {
+    uint32_t task; /* its index */
+    uint32_t job_id;
+};
+
+/* request_tasks - the tasks of an array that have left something in the
+ * request's folder, in no order.
+ *   ret_n   written; 0 too for a request without an array
+ * Returns a malloc'ed list, NULL when it is empty or memory is short. */
+struct request_task *request_tasks (const char *dir, size_t *ret_n);
+
 /* What status.json says of a job. */
 struct request_status {
     bool started;     /* it names this job */

@@ -161,6 +161,49 @@ void requests_fini (struct requests *list)
     memset (list, 0, sizeof (*list));
 }
 
+/* The task whose folder is array/[name]. */
+static bool read_task (const char *array, const char *name,
+                       struct request_task *ret)
+{
+    char *end, file[32];
+    unsigned long task = strtoul (name, &end, 10);
+    json_t *json;
+
+    if (end == name || *end || task > UINT32_MAX)
+        return false;
+    snprintf (file, sizeof (file), "%lu/status.json", task);
+    json = read_json (array, file, NULL);
+    ret->task = (uint32_t)task;
+    ret->job_id =
+        (uint32_t)json_integer_value (json_object_get (json, "job_id"));
+    json_decref (json);
+    return ret->job_id != 0;
+}
+
+struct request_task *request_tasks (const char *dir, size_t *ret_n)
+{
+    char *path = fsio_join (dir, "array");
+    DIR *array = path ? opendir (path) : NULL;
+    struct request_task *list = NULL, one;
+    struct dirent *entry;
+
+    *ret_n = 0;
+    while (array && (entry = readdir (array)))
+        if (read_task (path, entry->d_name, &one)) {
+            struct request_task *grown =
+                realloc (list, (*ret_n + 1) * sizeof (*list));
+
+            if (!grown)
+                break;
+            list = grown;
+            list[(*ret_n)++] = one;
+        }
+    if (array)
+        closedir (array);
+    free (path);
+    return list;
+}
+
 static int int_or (const json_t *json, const char *key, int otherwise)
 {
     const json_t *value = json_object_get (json, key);

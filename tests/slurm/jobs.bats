@@ -131,6 +131,34 @@ two" ]
     [ "$status" = 4 ]
 }
 
+wrote() {
+    cat "$STATE"/logs/"$1"-*.r*.out 2>/dev/null | grep -qx "$2"
+}
+
+@test "an array: its tasks by their own ids, all of it by its name" {
+    submit -g 1 --array 0-3%2 --name many -- sh -c 'echo "task $SLURM_ARRAY_TASK_ID"; sleep 60'
+    wait_job "${job}_0" RUNNING
+    wait_job "${job}_1" RUNNING
+    wait_for 30 wrote many 'task 1'
+    separate "$RV" logs "${job}_1"
+    [ "$output" = "task 1" ]
+    separate "$RV" logs many
+    [ "$status" = 4 ]
+    [[ $stderr == *"${job}_1 many, ${job}_0 many"* ]]
+    separate "$RV" ps
+    grep -qE "^${job}_0 +many +RUNNING" <<<"$output"
+    separate "$RV" stop "${job}_1"
+    [ "$output" = "stopped job ${job}_1 (many)" ]
+    wait_job "${job}_1" CANCELLED
+    wait_job "${job}_2" RUNNING
+    job_is "${job}_0" RUNNING
+    separate "$RV" stop any
+    [ "$output" = "stopped job $job (many)" ]
+    wait_job "${job}_0" CANCELLED
+    wait_job "${job}_2" CANCELLED
+    wait_job "${job}_3" CANCELLED
+}
+
 @test "a job that is stopped while it waits ends -f with 125" {
     submit -g 4 --name blocker -- sleep 60
     follow_in_background f -g 4 --name waiter -- true

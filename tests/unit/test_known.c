@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -16,15 +17,18 @@ static struct request reqs[] = {
     {.id = "20261128-070001-aaaaaaaa", .created_at = 101},
 };
 
+#define ENDED .task = -1
+
 /* As known_load leaves them: by job id, newest first. */
 static struct known_job jobs[] = {
-    {.job_id = 9, .name = "other"},
-    {.job_id = 7, .name = "train", .req = &reqs[1]},
-    {.job_id = 6, .name = "train", .req = &reqs[2]},
-    {.job_id = 5, .name = "tr", .req = &reqs[0]},
+    {.job_id = 9, .name = "other", ENDED},
+    {.job_id = 7, .name = "train", .req = &reqs[1], ENDED},
+    {.job_id = 6, .name = "train", .req = &reqs[2], ENDED},
+    {.job_id = 5, .name = "tr", .req = &reqs[0], ENDED},
+    {.job_id = 4, .name = "my-run9", ENDED},
 };
 
-static const struct known known = {.job = jobs, .n = 4};
+static const struct known known = {.job = jobs, .n = 5};
 
 static void finds (void **state)
 {
@@ -39,6 +43,15 @@ static void finds (void **state)
         {"train", 7},
         {"tr", 5},
         {"oth", 9},
+        {"20261128-070000-ffffffff", 5},
+        {"ffffffff", 5},
+        {"20261128-07000", 0},
+        {"run9", 4}, /* the end of a name, and a part of one */
+        {"y-r", 4},
+        {"rai", 7},
+        {"9", 9},
+        {"run", 4},
+        {"my-run99", 0},
         /* two of one second: their ids' random ends tell nothing */
         {NULL, 7},
     };
@@ -46,7 +59,7 @@ static void finds (void **state)
     for (size_t i = 0; i < sizeof (v) / sizeof (v[0]); i++) {
         const struct known_job *job = NULL;
         struct rv_error err = {0};
-        int status = known_find (&known, v[i].word, &job, &err);
+        int status = known_find (&known, v[i].word, &job, NULL, &err);
 
         if (!v[i].job_id) {
             assert_int_equal (status, RV_ENOTFOUND);
@@ -58,10 +71,139 @@ static void finds (void **state)
     (void)state;
 }
 
+/* What is exact goes before what begins so, that before what ends so, that
+ * before what has it within; and in each what lives before what has ended. */
+static void order (void **state)
+{
+    static struct cluster_job runs = {.active = true},
+                              waits = {.active = true, .pending = true};
+    static struct known_job some[] = {
+        {.job_id = 19, .name = "xrunx", .live = &runs, .task = -1},
+        {.job_id = 18, .name = "myrun", .live = &runs, .task = -1},
+        {.job_id = 17, .name = "run2", .live = &runs, .task = -1},
+        {.job_id = 16, .name = "run1", .task = -1},
+        {.job_id = 15, .name = "run", .task = -1},
+        {.job_id = 14, .name = "b14", .live = &waits, .task = -1},
+        {.job_id = 13, .name = "b13", .live = &waits, .task = -1},
+    };
+    static const struct {
+        size_t from; /* the jobs from here on */
+        const char *word;
+        uint32_t job_id; /* 0: ambiguous, 1: none */
+        const char *text;
+    } v[] = {
+        {0, "run", 15, NULL},  {0, "un", 18, NULL},
+        {0, "xr", 19, NULL},   {0, "run1", 16, NULL},
+        {0, "ru", 17, NULL},   {0, "b1", 0, "14 b14, 13 b13"},
+        {0, "b", 0, "14 b14"}, {0, "unx", 19, NULL},
+        {0, "nx", 19, NULL},   {0, "14", 14, NULL},
+        {5, "3", 1, "'3'"},    {5, "1", 1, "'1'"},
+        {0, "n", 18, NULL},    {1, "yru", 18, NULL},
+        {2, "n2", 17, NULL},   {3, "un1", 16, NULL},
+        {3, "_3", 1, "'_3'"},
+    };
+
+    for (size_t i = 0; i < sizeof (v) / sizeof (v[0]); i++) {
+        struct known list = {.job = some + v[i].from, .n = 7 - v[i].from};
+        const struct known_job *job = NULL;
+        struct rv_error err = {0};
+        int status = known_find (&list, v[i].word, &job, NULL, &err);
+
+        assert_int_equal (status, v[i].job_id == 0   ? RV_EMISMATCH
+                                  : v[i].job_id == 1 ? RV_ENOTFOUND
+                                                     : RV_OK);
+        if (v[i].text)
+            assert_non_null (strstr (err.text, v[i].text));
+        else
+            assert_int_equal (job->job_id, v[i].job_id);
+    }
+    (void)state;
+}
+
+/* Without a word: the newest that runs, be it older than one that waits. */
+static void newest (void **state)
+{
+    static struct cluster_job runs = {.active = true},
+                              waits = {.active = true, .pending = true};
+    struct known_job some[] = {
+        {.job_id = 9, .name = "a", .req = &reqs[1], .task = -1},
+        {.job_id = 8, .name = "b", .req = &reqs[2], .live = &waits, .task = -1},
+        {.job_id = 7, .name = "c", .live = &runs, .task = -1},
+        {.job_id = 6, .name = "d", .req = &reqs[0], .live = &runs, .task = -1},
+    };
+    struct known list = {.job = some, .n = 4};
+    const struct known_job *job;
+
+    assert_int_equal (known_find (&list, NULL, &job, NULL, NULL), RV_OK);
+    assert_int_equal (job->job_id, 6);
+    some[3].live = NULL;
+    assert_int_equal (known_find (&list, NULL, &job, NULL, NULL), RV_OK);
+    assert_int_equal (job->job_id, 9);
+    list = (struct known){.job = some + 2, .n = 1}; /* none of rv run */
+    assert_int_equal (known_find (&list, NULL, &job, NULL, NULL), RV_ENOTFOUND);
+    (void)state;
+}
+
+static void arrays (void **state)
+{
+    static struct cluster_job runs = {.active = true},
+                              waits = {.active = true, .pending = true};
+    static struct request req = {.id = "20261128-070000-ffffffff",
+                                 .dir = "/requests/x",
+                                 .job_id = 30,
+                                 .log_id = 5};
+    struct known_job some[] = {
+        {32, "arr", &runs, &req, 30, 1},   {31, "arr", &runs, &req, 30, 0},
+        {30, "arr", &waits, &req, 30, -1}, {20, "old", NULL, &req, 20, 1},
+        {19, "old", NULL, &req, 20, 0},
+    };
+    static const struct {
+        const char *word;
+        uint32_t job_id;
+        bool whole;
+    } v[] = {
+        {"30_1", 32, false}, {"32", 32, false}, {"30_0", 31, false},
+        {"arr", 32, true},   {"30", 32, true},  {"ar", 32, true},
+        {"20_0", 19, false}, {"19", 19, false}, {"old", 20, true},
+    };
+    const struct known list = {.job = some, .n = 5};
+    const struct known_job *job;
+    struct rv_error err;
+    struct request own;
+    bool whole;
+
+    for (size_t i = 0; i < sizeof (v) / sizeof (v[0]); i++) {
+        assert_int_equal (known_find (&list, v[i].word, &job, &whole, NULL),
+                          RV_OK);
+        assert_int_equal (job->job_id, v[i].job_id);
+        assert_int_equal (whole, v[i].whole);
+        if (!whole)
+            continue;
+        assert_int_equal (known_find (&list, v[i].word, &job, NULL, &err),
+                          RV_EMISMATCH);
+        assert_non_null (strstr (err.text, v[i].job_id == 32
+                                               ? "30_1 arr, 30_0 arr, 30 arr"
+                                               : "20_1 old, 20_0 old"));
+    }
+    assert_int_equal (known_request (&some[0], &own, NULL), RV_OK);
+    assert_string_equal (own.dir, "/requests/x/array/1");
+    assert_int_equal (own.job_id, 32);
+    assert_int_equal (own.log_id, 0);
+    free (own.dir);
+    assert_int_equal (known_request (&some[2], &own, NULL), RV_OK);
+    assert_string_equal (own.dir, "/requests/x");
+    assert_int_equal (own.log_id, 5);
+    free (own.dir);
+    (void)state;
+}
+
 int main (void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test (finds),
+        cmocka_unit_test (order),
+        cmocka_unit_test (newest),
+        cmocka_unit_test (arrays),
     };
 
     return cmocka_run_group_tests (tests, NULL, NULL);
