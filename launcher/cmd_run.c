@@ -367,7 +367,7 @@ static int run_it (struct run *run)
     return run->ctx->json ? print_json (run) : print_submitted (run);
 }
 
-static int cmd_run_run (struct cmd_ctx *ctx, int argc, char **argv)
+static int run_words (struct cmd_ctx *ctx, int argc, char **argv)
 {
     struct run run = {.ctx = ctx};
     struct rv_error err = {0};
@@ -376,9 +376,7 @@ static int cmd_run_run (struct cmd_ctx *ctx, int argc, char **argv)
 
     run.up = ctx->cmd == &cmd_up;
     ctx->json = ctx->json || run_opts_json (argc, argv);
-    if (run.up && !(argv = up_words (argc, argv)))
-        return cmd_fail (ctx, CMD_FAILED, NULL, "out of memory");
-    status = run_opts_parse (run.up ? argc + 2 : argc, argv, &run.opts, &err);
+    status = run_opts_parse (argc, argv, &run.opts, &err);
     if (status == RV_OK && run.up)
         status = up_command (&run.opts, &err);
     if (status == RV_ENOTSUP)
@@ -403,12 +401,22 @@ static int cmd_run_run (struct cmd_ctx *ctx, int argc, char **argv)
     return status;
 }
 
+static int up_run (struct cmd_ctx *ctx, int argc, char **argv)
+{
+    char **words = up_words (argc, argv);
+    int status = words ? run_words (ctx, argc + 2, words)
+                       : cmd_fail (ctx, CMD_FAILED, NULL, "out of memory");
+
+    free (words);
+    return status;
+}
+
 const struct cmd cmd_run = {
     .name = "run",
     .summary = "run a command on GPUs; -f follows it",
     .usage = run_opts_help,
     .json = true,
-    .run = cmd_run_run,
+    .run = run_words,
 };
 
 const struct cmd cmd_up = {
@@ -416,5 +424,5 @@ const struct cmd cmd_up = {
     .summary = "a shell on GPUs",
     .usage = up_help,
     .json = true,
-    .run = cmd_run_run,
+    .run = up_run,
 };

@@ -42,7 +42,7 @@ static size_t round_up (size_t n, size_t to)
 }
 
 /* Where everything lies; also how long the file is. */
-static void lay_out (struct seg *seg, char *base)
+static void lay_out (struct seg *seg, uintptr_t base)
 {
     size_t at = round_up (sizeof (struct seg_head), 64);
     size_t calls = (size_t)seg->size * sizeof (struct seg_call);
@@ -64,11 +64,11 @@ static void lay_out (struct seg *seg, char *base)
     seg->part_done = (_Atomic uint64_t *)(base + at);
     at = round_up (at + hops * (size_t)seg->local_size * sizeof (uint64_t),
                    4096);
-    seg->in = base + at;
+    seg->in = (char *)(base + at);
     at += (size_t)seg->local_size * HOST_DEPTH * seg->slot_bytes;
-    seg->acc = base + at;
+    seg->acc = (char *)(base + at);
     at += hops * HOST_DEPTH * seg->slot_bytes;
-    seg->res = base + at;
+    seg->res = (char *)(base + at);
     seg->bytes = at + HOST_DEPTH * seg->slot_bytes;
 }
 
@@ -83,7 +83,7 @@ static void seg_init (struct seg *seg, int size, int local_size, int hops,
         .fd = -1,
         .bell = -1,
     };
-    lay_out (seg, NULL);
+    lay_out (seg, 0); /* for its size */
     seg->head = NULL;
 }
 
@@ -106,7 +106,7 @@ static train_status_t map_and_lock (struct seg *seg, train_error_t *err)
         return err_set (err, TRAIN_EIO,
                         "cannot map %zu bytes of " SHM_DIR ": %s", seg->bytes,
                         strerror (errno));
-    lay_out (seg, base);
+    lay_out (seg, (uintptr_t)base);
     if (fcntl (seg->fd, F_SETLK, &lock) < 0)
         return err_set (err, TRAIN_EIO, "cannot lock a file in " SHM_DIR ": %s",
                         strerror (errno));
