@@ -161,6 +161,8 @@ int chain_submit (const struct chain *c, uint32_t *ret_job_id,
         rc = chain_argv (c, job, &argv, err);
     if (rc == RV_OK)
         rc = submit_run (argv, ret_job_id, err);
+    req.candidate =
+        (unsigned)json_integer_value (json_object_get (job, "candidate"));
     if (rc == RV_OK)
         rc = request_submitted (&req, *ret_job_id, argv, err);
     submit_argv_free (argv);

@@ -35,13 +35,15 @@ struct cluster_job {
     char *name, *partition, *node_list; /* node_list "" while pending */
     const char *state;                  /* "RUNNING"; static */
     char *reason;                       /* why it is pending, or failed; "" */
+    char *command;                      /* path of the batch script; "" */
     bool active; /* pending, running, suspended or completing */
     bool pending;
     uint32_t nodes, restarts;
     int64_t gpus;                               /* -1 = Slurm does not say */
     int64_t submitted_at, started_at, ended_at; /* Unix; 0 = not yet */
-    int64_t begins_at;    /* Unix; before that Slurm does not consider it */
-    int64_t time_limit_s; /* -1 = unlimited */
+    int64_t begins_at;   /* Unix; before that Slurm does not consider it */
+    int64_t expected_at; /* Unix; when Slurm expects to start it; 0 = unknown */
+    int64_t time_limit_s;         /* -1 = unlimited */
     int exit_status, exit_signal; /* of the batch script */
 };
 

@@ -107,7 +107,7 @@ static json_t *pack_job (const job_info_t *job)
     return json_pack (
         "{s:I, s:I, s:I, s:o, s:o, s:o, s:s, s:o, s:b, s:b, s:I, s:i, s:o, "
         "s:o, s:I, "
-        "s:I, s:I, s:I, s:I, s:i, s:i}",
+        "s:I, s:I, s:I, s:I, s:I, s:i, s:i, s:o}",
         "job_id", (json_int_t)job->job_id, "array_id",
         (json_int_t)job->array_job_id, "array_task",
         job->array_job_id && job->array_task_id != NO_VAL
@@ -121,14 +121,16 @@ static json_t *pack_job (const job_info_t *job)
         "tres_per_job", text (job->tres_per_job), "submitted_at",
         (json_int_t)job->submit_time, "begins_at",
         (json_int_t)job->eligible_time, "started_at",
-        (json_int_t)(base == JOB_PENDING ? 0 : job->start_time), "ended_at",
+        (json_int_t)(base == JOB_PENDING ? 0 : job->start_time), "expected_at",
+        (json_int_t)(base == JOB_PENDING ? job->start_time : 0), "ended_at",
         (json_int_t)(active ? 0 : job->end_time), "time_limit_s",
         limit ? (json_int_t)job->time_limit * 60
               : (json_int_t)STRATEGY_UNLIMITED,
         "exit_status",
         WIFEXITED (job->exit_code) ? WEXITSTATUS (job->exit_code) : 0,
         "exit_signal",
-        WIFSIGNALED (job->exit_code) ? WTERMSIG (job->exit_code) : 0);
+        WIFSIGNALED (job->exit_code) ? WTERMSIG (job->exit_code) : 0, "command",
+        text (job->command));
 }
 
 static json_t *pack_jobs (job_info_msg_t *msg)
@@ -218,6 +220,7 @@ static int read_job (const json_t *json, struct cluster_job *job)
     job->partition = dup_member (json, "partition");
     job->node_list = dup_member (json, "node_list");
     job->reason = dup_member (json, "reason");
+    job->command = dup_member (json, "command");
     job->state =
         state_static (json_string_value (json_object_get (json, "state")));
     job->active = json_is_true (json_object_get (json, "active"));
@@ -226,6 +229,7 @@ static int read_job (const json_t *json, struct cluster_job *job)
     job->restarts = (uint32_t)number (json, "restarts");
     job->submitted_at = number (json, "submitted_at");
     job->begins_at = number (json, "begins_at");
+    job->expected_at = number (json, "expected_at");
     job->started_at = number (json, "started_at");
     job->ended_at = number (json, "ended_at");
     job->time_limit_s = number (json, "time_limit_s");
@@ -237,6 +241,7 @@ static int read_job (const json_t *json, struct cluster_job *job)
     if (job->gpus < 0 && (job->gpus = tres_gpus (per_node ? per_node : "")) > 0)
         job->gpus *= job->nodes;
     return job->name && job->partition && job->node_list && job->reason
+                   && job->command
                ? RV_OK
                : RV_ENOMEM;
 }
@@ -278,6 +283,7 @@ void cluster_jobs_fini (struct cluster_jobs *jobs)
         free (jobs->job[i].partition);
         free (jobs->job[i].node_list);
         free (jobs->job[i].reason);
+        free (jobs->job[i].command);
     }
     free (jobs->job);
     memset (jobs, 0, sizeof (*jobs));

@@ -33,7 +33,9 @@ int cmd_job_status (int code);
 /* cmd_job_hint - what would work when no controller answers; else NULL. */
 const char *cmd_job_hint (int code);
 
-/* One job that rv knows of: from Slurm, from a request's folder, or both. */
+/* One job that rv knows of: from Slurm, from a request's folder, or both. Of
+ * several jobs of one request it is the one that has claimed the command, else
+ * the one that should start first; the others are in known->jobs alone. */
 struct known_job {
     uint32_t job_id;
     const char *name;

@@ -64,6 +64,19 @@ static json_t *number_or_null (int64_t n)
     return n >= 0 ? json_integer (n) : json_null ();
 }
 
+/* All jobs of its request. */
+static json_t *jobs_json (const struct known_job *job)
+{
+    json_t *list = json_array ();
+
+    if (!job->req || job->req->n_roots < 2)
+        json_array_append_new (list, json_integer (job->job_id));
+    else
+        for (size_t i = 0; i < job->req->n_roots; i++)
+            json_array_append_new (list, json_integer (job->req->root[i]));
+    return list;
+}
+
 static json_t *row_json (const struct row *row)
 {
     const struct cluster_job *live = row->job->live;
@@ -73,7 +86,7 @@ static json_t *row_json (const struct row *row)
 
     return json_pack (
         "{s:I, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
-        "s:o, s:o, s:o, s:o}",
+        "s:o, s:o, s:o, s:o, s:o, s:o}",
         "job_id", (json_int_t)row->job->job_id, "name",
         jsonout_text (row->job->name), "state", row->state, "reason",
         live && live->reason[0] ? jsonout_text (live->reason) : json_null (),
@@ -90,7 +103,9 @@ static json_t *row_json (const struct row *row)
         number_or_null (row->elapsed_s), "exit_status",
         number_or_null (row->exit_status), "request_id",
         req ? jsonout_text (req->id) : json_null (), "log_dir",
-        req ? jsonout_text (req->log_dir) : json_null ());
+        req ? jsonout_text (req->log_dir) : json_null (), "jobs",
+        jobs_json (row->job), "expected_at",
+        jsonout_time (live && live->pending ? live->expected_at : 0));
 }
 
 static int print_json (const struct known *known, bool all)
@@ -127,6 +142,20 @@ static void waiting_text (const struct cluster_job *live, char *buf,
     snprintf (buf, size, "BeginTime: put back, Slurm holds it until %s", when);
 }
 
+/* Of several jobs this one should start first; [buf] has why it waits. */
+static void candidates_text (const struct cluster_job *live,
+                             const struct request *req, char *buf, size_t size)
+{
+    time_t at = (time_t)live->expected_at;
+    size_t used = strlen (buf);
+    struct tm tm;
+
+    used += (size_t)snprintf (buf + used, size - used, "; %zu candidates",
+                              req->n_waiting);
+    if (used < size && at >= time (NULL) && localtime_r (&at, &tm))
+        strftime (buf + used, size - used, ", from %H:%M on", &tm);
+}
+
 static void print_row (const struct row *row)
 {
     const struct cluster_job *live = row->job->live;
@@ -143,6 +172,8 @@ static void print_row (const struct row *row)
         snprintf (where, sizeof (where), "status %d", row->exit_status);
     else if (live && live->pending && live->reason[0])
         waiting_text (live, where, sizeof (where));
+    if (live && live->pending && req && req->n_waiting > 1)
+        candidates_text (live, req, where, sizeof (where));
     else if (live && live->node_list[0])
         snprintf (where, sizeof (where), "%.95s", live->node_list);
     printf ("%-8s %-20.20s %-13s %-10s %-10.10s %-10s %s\n",

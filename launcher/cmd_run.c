@@ -12,6 +12,7 @@
 #include "jsonout.h"
 #include "plan/command.h"
 #include "plan/duration.h"
+#include "run_fan.h"
 #include "run_more.h"
 #include "run_opts.h"
 #include "run_plan.h"
@@ -32,12 +33,13 @@ struct run {
     struct strategy_cluster cluster;
     struct run_plan plans;
     const struct strategy_plan *plan; /* the first of them */
-    struct run_more more;
+    struct run_fan fan;               /* those that are submitted */
+    struct run_more more;             /* of the first */
     struct envfile secrets;
     struct request_new from;
     struct request req;
-    char *rv_exec, **argv;
-    char what[80]; /* "run 'train'": what an error could not do */
+    char *rv_exec, **argv; /* of rv up; else run->fan has the words */
+    char what[80];         /* "run 'train'": what an error could not do */
 };
 
 static void run_fini (struct run *run)
@@ -47,6 +49,7 @@ static void run_fini (struct run *run)
     strategy_cluster_fini (&run->cluster);
     request_fini (&run->req);
     run_more_fini (&run->more);
+    run_fan_fini (&run->fan);
     envfile_fini (&run->secrets);
     submit_argv_free (run->argv);
     free (run->rv_exec);
@@ -113,6 +116,32 @@ static int load_secrets (struct run *run, struct rv_error *err)
     return rc == RV_ENOTFOUND ? RV_OK : rc;
 }
 
+/* Which strategies become jobs, and their sbatch calls. */
+static int prepare_jobs (struct run *run)
+{
+    struct rv_error err = {0};
+    int rc = RV_OK;
+
+    run->fan = (struct run_fan){.opts = &run->opts,
+                                .settings = &run->settings,
+                                .plans = &run->plans.plans,
+                                .from = &run->from,
+                                .req = &run->req};
+    run_fan_choose (&run->fan, run->up, FANOUT_NO_LIMIT);
+    run->from.candidates = (unsigned)run->fan.choice.n;
+    run->from.spares = (unsigned)run->fan.choice.n_spare;
+    if (run->up) {
+        run->argv = submit_argv (run->plan, &run->req, &run->more.submit);
+        if (run->argv)
+            run->argv = up_argv (run->argv, run->plan->tasks_per_node,
+                                 run->more.step, run->opts.argv);
+        if (!run->argv)
+            rc = error_set (&err, RV_ENOMEM, "out of memory");
+    } else
+        rc = run_fan_words (&run->fan, 0, &err);
+    return rc ? fail (run, CMD_FAILED, &err) : CMD_OK;
+}
+
 static int prepare (struct run *run)
 {
     struct rv_error err = {0};
@@ -150,15 +179,7 @@ static int prepare (struct run *run)
     if (load_secrets (run, &err) != RV_OK
         || request_begin (&run->from, &run->req, &err) != RV_OK)
         return fail (run, CMD_FAILED, &err);
-    run->argv = submit_argv (run->plan, &run->req, &run->more.submit);
-    if (run->up && run->argv)
-        run->argv = up_argv (run->argv, run->plan->tasks_per_node,
-                             run->more.step, o->argv);
-    if (!run->argv) {
-        error_set (&err, RV_ENOMEM, "out of memory");
-        return fail (run, CMD_FAILED, &err);
-    }
-    return CMD_OK;
+    return prepare_jobs (run);
 }
 
 static json_t *words (char *const argv[])
@@ -172,7 +193,7 @@ static json_t *words (char *const argv[])
 
 static json_t *plan_json (const struct run *run)
 {
-    const struct strategy_plan *p = run->plan;
+    const struct strategy_plan *p = &run_fan_item (&run->fan)->plan;
 
     return json_pack (
         "{s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:s, s:b}",
@@ -189,20 +210,29 @@ static json_t *plan_json (const struct run *run)
         "waits_for_node", p->waits_for_node);
 }
 
+/* The sbatch call of the job that is told of. */
+static char **first_words (const struct run *run)
+{
+    unsigned k = run->req.candidate ? run->req.candidate - 1 : 0;
+
+    return run->up ? run->argv : run->fan.job[k].argv;
+}
+
 /* The object of --json, submitted or not. */
 static int print_json (const struct run *run)
 {
     bool submitted = run->req.job_id != 0;
     json_t *json = json_pack (
-        "{s:s, s:b, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o}", "schema",
+        "{s:s, s:b, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "schema",
         "rv.run/1", "dry_run", !submitted, "job_id",
         submitted ? json_integer (run->req.job_id) : json_null (), "request_id",
         submitted ? json_string (run->req.id) : json_null (), "name",
         run->req.name, "log_dir", jsonout_text (run->req.log_dir),
         "request_dir", submitted ? jsonout_text (run->req.dir) : json_null (),
         "plan", plan_json (run), "forecast",
-        run_table_json (&run->plans.plans, &run->cluster), "sbatch_argv",
-        words (run->argv));
+        run_table_json (&run->plans.plans, &run->cluster, &run->fan.choice),
+        "sbatch_argv", words (first_words (run)), "jobs",
+        run_fan_json (&run->fan));
 
     return jsonout_print (json) ? CMD_FAILED : CMD_OK;
 }
@@ -210,8 +240,8 @@ static int print_json (const struct run *run)
 /* "4 a100 on 2 nodes" */
 static char *plan_words (const struct run *run, char *buf, size_t size)
 {
-    const struct strategy_plan *p = run->plan;
-    const char *types = run->plans.plans.item[0].types;
+    const struct strategy_plan *p = &run_fan_item (&run->fan)->plan;
+    const char *types = run_fan_item (&run->fan)->types;
     const char *s = p->nodes > 1 ? "s" : "";
 
     if (p->gpus == 0)
@@ -241,8 +271,20 @@ static void print_quoted (const char *word)
     putchar ('\'');
 }
 
-static int print_plan (const struct run *run)
+static void print_submit (char *const argv[])
 {
+    printf ("submit     ");
+    for (int i = 0; argv[i]; i++) {
+        if (i)
+            putchar (' ');
+        print_quoted (argv[i]);
+    }
+    putchar ('\n');
+}
+
+static int print_plan (struct run *run)
+{
+    struct rv_error err = {0};
     const struct strategy_plan *p = run->plan;
     const char *types = run->plans.plans.item[0].types;
     char buf[192];
@@ -271,20 +313,21 @@ static int print_plan (const struct run *run)
     if (p->waits_for_node)
         printf ("note       the nodes that could serve are down now\n");
     run_table_print (&run->plans.plans, run->cluster.now_s);
-    printf ("submit     ");
-    for (int i = 0; run->argv[i]; i++) {
-        if (i)
-            putchar (' ');
-        print_quoted (run->argv[i]);
-    }
-    printf ("\nnothing was submitted\n");
+    run_fan_print (&run->fan);
+    print_submit (first_words (run));
+    for (size_t k = 1; k < run->fan.choice.n; k++)
+        if (run_fan_words (&run->fan, k, &err) == RV_OK)
+            print_submit (run->fan.job[k].argv);
+        else
+            printf ("submit     not %zu: %s\n", run->fan.job[k].item + 1,
+                    err.text);
+    printf ("nothing was submitted\n");
     return CMD_OK;
 }
 
 static int submit (struct run *run)
 {
     struct rv_error err = {0};
-    uint32_t job_id;
 
     if (where_program ("rv-exec", &run->rv_exec, &err) != RV_OK)
         return fail (run, CMD_FAILED, &err);
@@ -294,14 +337,25 @@ static int submit (struct run *run)
                          "set state_dir in rv.conf to a folder that you can "
                          "write and the nodes share",
                          "cannot %s: %s", run->what, err.text);
-    if (submit_run (run->argv, &job_id, &err) != RV_OK) {
+    if (run_fan_submit (&run->fan, &err) != RV_OK) {
         request_discard (&run->req);
         return fail (run, CMD_FAILED, &err);
     }
-    if (request_submitted (&run->req, job_id, run->argv, &err) != RV_OK)
-        fprintf (stderr, "rv: job %u was submitted, but cannot be noted: %s\n",
-                 job_id, err.text);
+    run->plan = &run_fan_item (&run->fan)->plan;
     return CMD_OK;
+}
+
+/* "13, 14" into [buf]: the jobs beside the one that is told of. */
+static bool other_jobs (const struct run *run, char *buf, size_t size)
+{
+    size_t at = 0;
+
+    buf[0] = '\0';
+    for (size_t k = 0; k < run->fan.n_tried && at < size; k++)
+        if (run->fan.job[k].job_id && run->fan.job[k].job_id != run->req.job_id)
+            at += (size_t)snprintf (buf + at, size - at, "%s%u", at ? ", " : "",
+                                    run->fan.job[k].job_id);
+    return at > 0;
 }
 
 static int print_submitted (const struct run *run)
@@ -309,6 +363,8 @@ static int print_submitted (const struct run *run)
     char buf[192];
 
     printf ("job      %u  %s\n", run->req.job_id, run->req.name);
+    if (other_jobs (run, buf, sizeof (buf)))
+        printf ("beside   %s: the first that starts runs the command\n", buf);
     printf ("request  %s\n", run->req.id);
     printf ("asked    %s, partition %s\n", plan_words (run, buf, sizeof (buf)),
             run->plan->partition);
@@ -336,6 +392,11 @@ static int follow (struct run *run)
     fprintf (stderr, "rv: job %u (%s) submitted: %s, partition %s\n",
              run->req.job_id, run->req.name,
              plan_words (run, buf, sizeof (buf)), run->plan->partition);
+    if (other_jobs (run, buf, sizeof (buf)))
+        fprintf (stderr,
+                 "rv: and beside it %s; the first that starts runs the "
+                 "command\n",
+                 buf);
     if (follow_job (&run->req, &opts, &status, &err) == RV_OK)
         return status;
     return cmd_fail (run->ctx, CMD_FAILED, "the job goes on",

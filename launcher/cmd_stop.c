@@ -10,6 +10,7 @@
 
 #include "cmd_job.h"
 #include "jsonout.h"
+#include "known_fan.h"
 #include "siblings.h"
 
 static const char usage[] =
@@ -18,6 +19,44 @@ static const char usage[] =
     "Ends jobs, waiting or running, as scancel does.\n"
     "  -a, --all   every job of rv run that has not ended\n"
     "      --json  one JSON object on standard output\n";
+
+static void note (const struct cmd_ctx *ctx, const char *id, uint32_t job_id,
+                  const char *name, json_t *stopped)
+{
+    json_array_append_new (stopped, json_pack ("{s:I, s:o}", "job_id",
+                                               (json_int_t)job_id, "name",
+                                               jsonout_text (name)));
+    if (!ctx->json)
+        printf ("stopped job %s (%s)\n", id, name);
+}
+
+/* The other jobs of its request, first: else one of them would start. One that
+ * has just ended is as good as stopped. */
+static int stop_beside (struct cmd_ctx *ctx, const struct known *known,
+                        const struct request *req, json_t *stopped)
+{
+    int worst = CMD_OK;
+
+    for (size_t i = 0; i < known->jobs.n; i++) {
+        const struct cluster_job *live = &known->jobs.job[i];
+        struct rv_error err = {0};
+        char id[16];
+        int status;
+
+        if (!live->active || !known_is_beside (req, live))
+            continue;
+        snprintf (id, sizeof (id), "%u", live->job_id);
+        status = cluster_cancel (live->job_id, &err);
+        if (status == RV_OK)
+            note (ctx, id, live->job_id, live->name, stopped);
+        else if (status != RV_ESTATE && status != RV_ENOTFOUND)
+            worst =
+                cmd_fail (ctx, cmd_job_status (status), cmd_job_hint (status),
+                          "cannot stop job %u (%s): %s", live->job_id,
+                          live->name, err.text);
+    }
+    return worst;
+}
 
 /* End one job, or with [whole] the array that it is of, and note it. */
 static int stop_one (struct cmd_ctx *ctx, const struct known *known,
@@ -36,6 +75,9 @@ static int stop_one (struct cmd_ctx *ctx, const struct known *known,
         return cmd_fail (ctx, CMD_NO_JOB, "'rv ps' lists those that have not",
                          "cannot stop job %s (%s): it has ended", id,
                          job->name);
+    if (job->req
+        && (status = stop_beside (ctx, known, job->req, stopped)) != CMD_OK)
+        return status;
     status = cluster_cancel_named (id, &err);
     if (status == RV_ESTATE || status == RV_ENOTFOUND)
         return cmd_fail (ctx, CMD_NO_JOB, NULL,
@@ -46,11 +88,7 @@ static int stop_one (struct cmd_ctx *ctx, const struct known *known,
                          "cannot stop job %s (%s): %s", id, job->name,
                          err.text);
     known_cancelled (known, job);
-    json_array_append_new (stopped, json_pack ("{s:I, s:o}", "job_id",
-                                               (json_int_t)job_id, "name",
-                                               jsonout_text (job->name)));
-    if (!ctx->json)
-        printf ("stopped job %s (%s)\n", id, job->name);
+    note (ctx, id, job_id, job->name, stopped);
     return CMD_OK;
 }
 

@@ -21,6 +21,7 @@
 
 #include "cluster.h"
 #include "exec/advice.h"
+#include "exec/claim.h"
 #include "failure.h"
 #include "logset.h"
 #include "plan/fsio.h"
@@ -36,7 +37,10 @@
 
 struct follow {
     const struct request *req;
-    struct request own; /* what [req] points to; texts are borrowed */
+    struct request own; /* what [req] points to; texts are borrowed, but for
+                           gpu_type */
+    int claim;          /* number of the last one seen; -1 = none */
+    bool over[REQUEST_ROOTS]; /* of several jobs that wait */
     const struct follow_opts *opts;
     struct logset logs;
     char *status_path;
@@ -234,6 +238,79 @@ static void ask_slurm (struct follow *f)
                                                : ASK_PENDING_MS);
 }
 
+/* What is known is of an earlier start, until status.json changes. */
+static void begin_again (struct follow *f)
+{
+    logset_release (&f->logs, true, NULL);
+    request_status_fini (&f->status);
+    f->status.exit_status = -1;
+    f->told_run = false;
+    f->told[0] = '\0';
+    f->gone_at = f->missing = 0;
+    f->ask_at = proc_now_ms () + ASK_FIRST_MS;
+}
+
+static int begin_logs (struct follow *f, struct rv_error *err)
+{
+    int status = logset_init (&f->logs, f->req, f->opts, true, err);
+
+    for (size_t i = 0; f->opts->batch && i < 2 && i < f->logs.n; i++)
+        f->logs.tail[i].keep = tells_end;
+    return status;
+}
+
+/* Another job of the request is the one to follow. */
+static int turn_to (struct follow *f, uint32_t job_id, struct rv_error *err)
+{
+    int status;
+
+    slurm_ask_cancel (&f->ask);
+    if (request_turn_to (&f->own, job_id) != RV_OK)
+        return error_set (err, RV_EIO, "the plan of job %u cannot be read",
+                          job_id);
+    logset_fini (&f->logs);
+    status = begin_logs (f, err);
+    begin_again (f);
+    f->seen = (struct timespec){0};
+    return status;
+}
+
+/* Which of several jobs runs the command? */
+static int look_claim (struct follow *f, struct rv_error *err)
+{
+    const struct claim c = {.dir = f->req->dir};
+    uint32_t root = f->own.log_id ? f->own.log_id : f->own.job_id;
+    struct claim_holder h;
+    int status;
+
+    if (f->own.n_roots < 2 || claim_read (&c, &h, NULL) != RV_OK
+        || h.number <= f->claim)
+        return RV_OK;
+    f->claim = h.number;
+    if (h.root == root)
+        return RV_OK;
+    status = turn_to (f, h.job_id, err);
+    if (status == RV_OK)
+        say (f, "is the first to start: it runs the command");
+    return status;
+}
+
+/* Of several jobs one has ended before a command began: another may start. */
+static bool another_waits (struct follow *f, struct rv_error *err)
+{
+    uint32_t next = 0;
+
+    if (f->own.n_roots < 2 || !f->gone_at || f->cancelled
+        || claim_has_started (f->req->dir))
+        return false;
+    for (size_t i = 0; i < f->own.n_roots; i++) {
+        f->over[i] = f->over[i] || f->own.root[i] == f->own.job_id;
+        if (!f->over[i] && !next)
+            next = f->own.root[i];
+    }
+    return next && turn_to (f, next, err) == RV_OK;
+}
+
 /* ^C: the first tells what a second one does, the second cancels. */
 static void interrupted (struct follow *f)
 {
@@ -257,6 +334,9 @@ static void interrupted (struct follow *f)
     if (f->cancelled)
         return;
     f->cancelled = true;
+    for (size_t i = 0; i < f->own.n_roots; i++)
+        if (f->own.root[i] != f->req->job_id)
+            cluster_cancel (f->own.root[i], NULL); /* it may have ended */
     if (cluster_cancel (f->req->job_id, &err) != RV_OK)
         fprintf (stderr, "rv: cannot cancel job %u: %s\n", f->req->job_id,
                  err.text);
@@ -268,18 +348,6 @@ static void interrupted (struct follow *f)
 static void pause_tick (void)
 {
     poll (NULL, 0, TICK_MS); /* a signal ends it early */
-}
-
-/* What is known is of an earlier start, until status.json changes. */
-static void begin_again (struct follow *f)
-{
-    logset_release (&f->logs, true, NULL);
-    request_status_fini (&f->status);
-    f->status.exit_status = -1;
-    f->told_run = false;
-    f->told[0] = '\0';
-    f->gone_at = f->missing = 0;
-    f->ask_at = proc_now_ms () + ASK_FIRST_MS;
 }
 
 /* A segment has ended; the job goes on, or another one does. */
@@ -323,8 +391,10 @@ static bool requeued (struct follow *f)
 static int watch (struct follow *f, struct rv_error *err)
 {
     for (;;) {
-        int status = look_status (f, err);
+        int status = look_claim (f, err);
 
+        if (status == RV_OK)
+            status = look_status (f, err);
         if (status == RV_OK && (f->status.started || f->gone_at))
             status = logset_poll (&f->logs, false, err);
         if (status != RV_OK)
@@ -332,6 +402,8 @@ static int watch (struct follow *f, struct rv_error *err)
         if (f->status.waits)
             next_segment (f);
         if (f->status.done && requeued (f))
+            continue;
+        if (!f->status.done && another_waits (f, err))
             continue;
         if (f->status.done || caught_leave
             || (f->gone_at && proc_now_ms () - f->gone_at > GRACE_MS)
@@ -455,18 +527,21 @@ static int judge (struct follow *f)
 int follow_job (const struct request *req, const struct follow_opts *opts,
                 int *ret_status, struct rv_error *err)
 {
-    struct follow f = {.own = *req, .opts = opts, .ask = {.fd = -1}};
+    struct follow f = {
+        .own = *req, .opts = opts, .ask = {.fd = -1}, .claim = -1};
     struct sigaction saved[4];
     int status;
 
     f.req = &f.own;
     f.ask_at = proc_now_ms () + ASK_FIRST_MS;
     f.status_path = fsio_join (req->dir, "status.json");
-    if (!f.status_path)
+    f.own.gpu_type = strdup (req->gpu_type);
+    if (!f.status_path || !f.own.gpu_type) {
+        free (f.status_path);
+        free (f.own.gpu_type);
         return error_set (err, RV_ENOMEM, "out of memory");
-    status = logset_init (&f.logs, req, opts, true, err);
-    for (size_t i = 0; opts->batch && i < 2 && i < f.logs.n; i++)
-        f.logs.tail[i].keep = tells_end;
+    }
+    status = begin_logs (&f, err);
     if (status == RV_OK) {
         signals_take (saved);
         status = watch (&f, err);
@@ -483,5 +558,6 @@ int follow_job (const struct request *req, const struct follow_opts *opts,
     request_status_fini (&f.status);
     cluster_jobs_fini (&f.last);
     free (f.status_path);
+    free (f.own.gpu_type);
     return status;
 }

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "cmd_job.h"
+#include "known_fan.h"
 #include "plan/fsio.h"
 
 int cmd_job_status (int code)
@@ -113,6 +114,7 @@ static int join (struct known *known, struct rv_error *err)
     }
     if (!ok)
         return error_set (err, RV_ENOMEM, "out of memory");
+    known_fan_drop (known);
     if (known->n)
         qsort (known->job, known->n, sizeof (*known->job), newest_first);
     return RV_OK;
@@ -215,6 +217,8 @@ int known_load (const char *state_dir, bool offline, struct known *ret,
     if (status == RV_OK)
         status = requests_load (state_dir, 0, &out.reqs, err);
     if (status == RV_OK)
+        known_fan_choose (&out);
+    if (status == RV_OK)
         status = join (&out, err);
     if (status != RV_OK) {
         known_fini (&out);
@@ -244,7 +248,9 @@ static bool match_id (const struct known_job *job, const char *word)
     snprintf (array, sizeof (array), "%u", job->array_id);
     return !strcmp (own, word) || !strcmp (known_id (job, id), word)
            || (job->array_id && !strcmp (array, word))
-           || (job->req && !strcmp (job->req->id, word))
+           || (job->req
+               && (!strcmp (job->req->id, word)
+                   || known_fan_has (job->req, word)))
            || (last && !strcmp (last + 1, word));
 }
 

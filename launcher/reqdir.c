@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "jobfile.h"
 #include "jsonout.h"
 #include "plan/fsio.h"
 #include "secrets.h"
@@ -120,6 +121,10 @@ char *request_job_sh (const struct request_new *from, const char *id,
         if (gres_is_mig (from->plan->type))
             text_export (&t, "RV_MIG", from->plan->type, "");
         text_str (&t, "export RV_SEGMENT=0 RV_TOTAL_ELAPSED=0\n");
+        /* Said in any case: a job may be submitted from within another. */
+        snprintf (tail, sizeof (tail), "export RV_CANDIDATE=%u\n",
+                  from->candidate ? from->candidate : 1);
+        text_str (&t, tail);
         text_default (&t, "PYTHONUNBUFFERED", "1");
         text_default (&t, "TOKENIZERS_PARALLELISM", "false");
         if (from->nccl_timeout_s > 0)
@@ -179,7 +184,7 @@ static json_t *describe (const struct request_new *from,
 
     return json_pack (
         "{s:s, s:s, s:s, s:o, s:o, s:I, s:o, s:I, s:I, s:I, s:I, s:o, s:I, "
-        "s:s, s:o, s:o, s:I, s:o, s:o}",
+        "s:s, s:o, s:o, s:I, s:o, s:o, s:I, s:I}",
         "schema", "rv.request/1", "id", req->id, "name", req->name,
         "created_at", jsonout_time (req->created_at), "cwd", jsonout_text (cwd),
         "gpus", (json_int_t)p->gpus, "gpu_type",
@@ -197,7 +202,9 @@ static json_t *describe (const struct request_new *from,
         "checkpoint", describe_checkpoint (&from->checkpoint), "secrets",
         (json_int_t)(from->secrets ? from->secrets->n : 0), "log_dir",
         jsonout_text (req->log_dir), "srun_options",
-        options_json (from->srun_options));
+        options_json (from->srun_options), "candidates",
+        (json_int_t)(from->candidates ? from->candidates : 1), "spares",
+        (json_int_t)from->spares);
 }
 
 /* A new file in the new folder: nobody reads it before the submission, so it
@@ -287,9 +294,11 @@ static int write_argv (const struct request_new *from,
 static int write_job_sh (const struct request_new *from,
                          const struct request *req, struct rv_error *err)
 {
-    char *text = request_job_sh (from, req->id, req->dir);
-    int status =
-        write_file (req, "job.sh", text, text ? strlen (text) : 0, 0700, err);
+    char *text = request_job_sh (from, req->id, req->dir), name[32];
+    int status;
+
+    jobfile_name ("job", "sh", from->candidate, name, sizeof (name));
+    status = write_file (req, name, text, text ? strlen (text) : 0, 0700, err);
 
     free (text);
     return status;
@@ -377,6 +386,25 @@ int request_write (const struct request_new *from, const struct request *req,
     return status;
 }
 
+int request_add (const struct request_new *from, struct request *req,
+                 struct rv_error *err)
+{
+    char *cwd = getcwd (NULL, 0), name[32];
+    int status;
+
+    if (!cwd)
+        return error_set (err, RV_EIO, "the working folder: %s",
+                          strerror (errno));
+    jobfile_name ("request", "json", from->candidate, name, sizeof (name));
+    status = write_job_sh (from, req, err);
+    if (status == RV_OK)
+        status = write_json (req, name, describe (from, req, cwd), err);
+    free (cwd);
+    if (status == RV_OK)
+        req->candidate = from->candidate;
+    return status;
+}
+
 void request_forget (const struct request *req)
 {
     char *path = fsio_join (req->dir, SECRETS_FILE);
@@ -405,11 +433,12 @@ int request_submitted (struct request *req, uint32_t job_id,
     req->job_id = job_id;
     status = write_json (
         req, name,
-        json_pack ("{s:s, s:I, s:o, s:o, s:o}", "schema", "rv.job/1", "job_id",
-                   (json_int_t)job_id, "continues",
-                   req->log_id ? json_integer (req->log_id) : json_null (),
-                   "submitted_at", jsonout_time (time (NULL)), "sbatch_argv",
-                   words),
+        json_pack (
+            "{s:s, s:I, s:I, s:o, s:o, s:o}", "schema", "rv.job/1", "job_id",
+            (json_int_t)job_id, "candidate",
+            (json_int_t)(req->candidate ? req->candidate : 1), "continues",
+            req->log_id ? json_integer (req->log_id) : json_null (),
+            "submitted_at", jsonout_time (time (NULL)), "sbatch_argv", words),
         err);
     if (status == RV_OK)
         status = sync_path (req->dir, name, err);

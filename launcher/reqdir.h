@@ -5,7 +5,8 @@
  * STATE_DIR/requests/ID holds request.json, argv and job.sh (written by `rv
  * run` before submission), secrets (likewise, where the user has some; removed
  * when the job has ended), jobs/J.json (by the submission) and status.json (by
- * the batch step). Each file has one writer and is replaced whole. */
+ * the batch step). Where several jobs stand for one request (fan-out), the
+ * further ones have their own request-N.json and job-N.sh. Each file has one writer and is replaced whole. */
 #ifndef RV_REQDIR_H
 #define RV_REQDIR_H
 
@@ -20,6 +21,8 @@
 #include "plan/site_conf.h"
 #include "plan/strategy.h"
 
+#define REQUEST_ROOTS 16 /* jobs that one request may have waiting at once */
+
 /* What a request is, in memory. Strings are malloc'ed. */
 struct request {
     char *id;   /* YYYYMMDD-HHMMSS-xxxxxxxx */
@@ -29,9 +32,20 @@ struct request {
     char *gpu_type; /* "" = none or any */
     int64_t created_at;
     uint32_t gpus, tasks;
-    uint32_t job_id;              /* newest submission; 0 = none */
+    uint32_t job_id; /* of several the one that has claimed the command, and of
+                        a chain the newest; 0 = none */
     struct checkpoint checkpoint; /* of `rv run`; not read back */
-    uint32_t log_id; /* job that the logs are named by; 0 = job_id */
+    uint32_t log_id;    /* job that the logs are named by; 0 = job_id */
+    unsigned candidate; /* which of the request's strategies it is, from 1; 0 is
+                           1 */
+    /* All jobs that were submitted for it, but for those that go on in the place
+     * of another. Read back alone. */
+    uint32_t root[REQUEST_ROOTS];
+    size_t n_roots;
+    size_t
+        n_waiting; /* of them, of several that nobody has claimed yet; known.c
+                         fills it in */
+    bool claimed;  /* of several, job_id is the one that runs the command */
 };
 
 /* What `rv run` knows before the submission. Everything is borrowed. */
@@ -46,6 +60,9 @@ struct request_new {
     size_t n_env;
     char *const *srun_options; /* NULL-terminated, for the step; NULL = none */
     const struct envfile *secrets; /* NULL = none; only the ranks get them */
+    unsigned candidate;            /* the plan's number, from 1; 0 is 1 */
+    unsigned candidates; /* jobs that are meant to be submitted; 0 is 1 */
+    unsigned spares;     /* in the place of ones that are refused */
     int argc;
     char *const *argv;
 };
@@ -61,6 +78,12 @@ int request_begin (const struct request_new *from, struct request *ret,
 int request_write (const struct request_new *from, const struct request *req,
                    struct rv_error *err);
 
+/* request_add - for one more job of the request, by another plan:
+ * request-N.json and job-N.sh, N being from->candidate. req->candidate is N then.
+ */
+int request_add (const struct request_new *from, struct request *req,
+                 struct rv_error *err);
+
 /* request_discard - remove the folder of a request that was not submitted. */
 void request_discard (const struct request *req);
 
@@ -73,6 +96,14 @@ int request_submitted (struct request *req, uint32_t job_id,
 /* request_forget - remove the request's copy of the secrets: no job of it will
  * start again. One without secrets is fine. */
 void request_forget (const struct request *req);
+
+/* request_has_job - is it one of the request's? */
+bool request_has_job (const struct request *req, uint32_t job_id);
+
+/* request_turn_to - [job_id], another job of the request, is the one that it is
+ * about from now on: plan and logs are that job's. gpu_type is replaced and must
+ * be the request's own. RV_EIO when its plan cannot be read. */
+int request_turn_to (struct request *req, uint32_t job_id);
 
 void request_fini (struct request *req); /* NULL is fine */
 

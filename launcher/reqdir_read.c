@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "exec/claim.h"
+#include "jobfile.h"
 #include "plan/fsio.h"
 #include "plan/timefmt.h"
 #include "reqdir.h"
@@ -33,31 +35,6 @@ static json_t *read_json (const char *dir, const char *name,
     return json;
 }
 
-/* The newest submission: the largest J of jobs/J.json.
- *   ret_n   how many there are */
-static uint32_t newest_job (const char *dir, unsigned *ret_n)
-{
-    char *path = fsio_join (dir, "jobs");
-    DIR *jobs = path ? opendir (path) : NULL;
-    struct dirent *entry;
-    uint32_t newest = 0;
-
-    while (jobs && (entry = readdir (jobs))) {
-        char *end;
-        unsigned long id = strtoul (entry->d_name, &end, 10);
-
-        if (strcmp (end, ".json") || id > UINT32_MAX)
-            continue;
-        ++*ret_n;
-        if (id > newest)
-            newest = (uint32_t)id;
-    }
-    if (jobs)
-        closedir (jobs);
-    free (path);
-    return newest;
-}
-
 static char *dup_member (const json_t *json, const char *key)
 {
     const char *s = json_string_value (json_object_get (json, key));
@@ -65,47 +42,112 @@ static char *dup_member (const json_t *json, const char *key)
     return strdup (s ? s : "");
 }
 
-/* The first job of a chain, or 0: [job_id] is none that goes on. */
-static uint32_t goes_on (const char *dir, uint32_t job_id)
+/* Of several jobs: the newest of the chain that holds the claim, else the first
+ * that was submitted. */
+static void choose_job (struct request *req, const char *dir,
+                        const struct jobfile *list, size_t n)
+{
+    const struct claim c = {.dir = dir};
+    struct claim_holder h = {.number = -1};
+    struct jobfile best = list[0];
+
+    if (n > 1 && claim_read (&c, &h, NULL) == RV_OK && h.number >= 0) {
+        req->claimed = true;
+        /* One that was submitted but not noted. */
+        best = (struct jobfile){h.job_id, h.root, 1};
+    }
+    for (size_t i = 0; i < n; i++)
+        if (list[i].root == best.root)
+            best = list[i];
+    for (size_t i = 0; i < n; i++)
+        if (list[i].root == list[i].job_id && req->n_roots < REQUEST_ROOTS)
+            req->root[req->n_roots++] = list[i].job_id;
+    req->job_id = best.job_id;
+    req->log_id = best.root == best.job_id ? 0 : best.root;
+    req->candidate = best.candidate;
+}
+
+/* What depends on the plan of the job that it is. */
+static json_t *read_plan (const char *dir, struct request *req, json_t *first)
 {
     char name[32];
     json_t *json;
-    uint32_t first;
 
-    snprintf (name, sizeof (name), "jobs/%u.json", job_id);
-    json = read_json (dir, name, NULL);
-    first = (uint32_t)json_integer_value (json_object_get (json, "continues"));
-    json_decref (json);
-    return first;
+    if (req->candidate <= 1)
+        return first;
+    jobfile_name ("request", "json", req->candidate, name, sizeof (name));
+    if (!(json = read_json (dir, name, NULL)))
+        return first;
+    json_decref (first);
+    return json;
+}
+
+static void take_plan (struct request *req, const json_t *json)
+{
+    free (req->gpu_type);
+    req->gpu_type = dup_member (json, "gpu_type");
+    req->gpus = (uint32_t)json_integer_value (json_object_get (json, "gpus"));
+    req->tasks = (uint32_t)json_integer_value (json_object_get (json, "tasks"));
 }
 
 static bool read_request (const char *dir, struct request *req)
 {
-    unsigned jobs = 0;
+    struct jobfile *jobs = NULL;
     struct timespec created;
     const char *when;
     json_t *json;
+    size_t n = jobfile_list (dir, &jobs);
 
     memset (req, 0, sizeof (*req));
-    req->job_id = newest_job (dir, &jobs);
-    if (jobs > 1)
-        req->log_id = goes_on (dir, req->job_id);
-    if (req->job_id == 0 || !(json = read_json (dir, "request.json", NULL)))
+    if (n == 0 || !(json = read_json (dir, "request.json", NULL))) {
+        free (jobs);
         return false;
+    }
+    /* The first may have been refused. */
+    if (n == 1 && json_integer_value (json_object_get (json, "spares")) > 0)
+        jobs[0] = jobfile_read (dir, jobs[0].job_id);
+    choose_job (req, dir, jobs, n);
+    free (jobs);
+    json = read_plan (dir, req, json);
     req->id = dup_member (json, "id");
     req->dir = strdup (dir);
     req->name = dup_member (json, "name");
     req->log_dir = dup_member (json, "log_dir");
-    req->gpu_type = dup_member (json, "gpu_type");
+    take_plan (req, json);
     when = json_string_value (json_object_get (json, "created_at"));
     if (when && timefmt_parse (when, &created, NULL) == RV_OK)
         req->created_at = created.tv_sec;
-    req->gpus = (uint32_t)json_integer_value (json_object_get (json, "gpus"));
-    req->tasks = (uint32_t)json_integer_value (json_object_get (json, "tasks"));
     json_decref (json);
     if (req->id && req->dir && req->name && req->log_dir && req->gpu_type)
         return true;
     request_fini (req);
+    return false;
+}
+
+int request_turn_to (struct request *req, uint32_t job_id)
+{
+    struct jobfile job = jobfile_read (req->dir, job_id);
+    char name[32];
+    json_t *json;
+
+    jobfile_name ("request", "json", job.candidate, name, sizeof (name));
+    if (!(json = read_json (req->dir, name, NULL)))
+        return RV_EIO;
+    take_plan (req, json);
+    json_decref (json);
+    req->job_id = job_id;
+    req->log_id = job.root == job_id ? 0 : job.root;
+    req->candidate = job.candidate;
+    return RV_OK;
+}
+
+bool request_has_job (const struct request *req, uint32_t job_id)
+{
+    if (job_id == req->job_id)
+        return true;
+    for (size_t i = 0; i < req->n_roots; i++)
+        if (req->root[i] == job_id)
+            return true;
     return false;
 }
 

@@ -9,6 +9,7 @@
 
 #include "plan/command.h"
 #include "plan/duration.h"
+#include "plan/fanout.h"
 
 #define GPUS_MAX 65536
 
@@ -22,6 +23,8 @@ enum {
     OPT_TIME_MIN,
     OPT_MIG,
     OPT_CHECKPOINT,
+    OPT_FANOUT,
+    OPT_NO_FANOUT,
     OPT_DRY_RUN,
     OPT_JSON,
     OPT_SLURM,
@@ -35,6 +38,8 @@ static const struct option long_options[] = {
     {"time", required_argument, NULL, OPT_TIME},
     {"time-min", required_argument, NULL, OPT_TIME_MIN},
     {"checkpoint", optional_argument, NULL, OPT_CHECKPOINT},
+    {"fanout", required_argument, NULL, OPT_FANOUT},
+    {"no-fanout", no_argument, NULL, OPT_NO_FANOUT},
     {"name", required_argument, NULL, OPT_NAME},
     {"mem", required_argument, NULL, OPT_MEM},
     {"partition", required_argument, NULL, 'p'},
@@ -87,6 +92,12 @@ const char run_opts_help[] =
     "      --time-min T    a limit down to T will do, to start earlier\n"
     "      --checkpoint[=SIGNAL@SECONDS] signal the ranks before the limit,\n"
     "                      and go on in the next segment (default USR1@120)\n"
+    "      --fanout N      jobs that may wait at once where one cannot say "
+    "all, "
+    "of\n"
+    "                      which the first runs the command (rv.conf's "
+    "fanout)\n"
+    "      --no-fanout     one job, as --fanout 1\n"
     "      --name NAME     name of the job (default: from the command)\n"
     "      --mem SIZE      memory a node (default: the GPUs' share)\n"
     "      --vram SIZE     GPUs with at least this memory each\n"
@@ -202,6 +213,17 @@ static int parse_word (const char *option, const char *text, const char **ret,
     return RV_OK;
 }
 
+static int parse_fanout (const char *text, struct run_opts *opts,
+                         struct rv_error *err)
+{
+    if (fanout_parse (text, &opts->fanout))
+        return RV_OK;
+    return error_set (err, RV_EINVAL,
+                      "--fanout takes off, on or a number from 1 to %d, not "
+                      "'%s'",
+                      FANOUT_MOST, text);
+}
+
 static int parse_checkpoint (const char *text, struct run_opts *opts,
                              struct rv_error *err)
 {
@@ -287,6 +309,11 @@ static int take_option (int c, int index, struct run_opts *opts,
         return parse_nodes (optarg, opts, err);
     case OPT_CHECKPOINT:
         return parse_checkpoint (optarg, opts, err);
+    case OPT_FANOUT:
+        return parse_fanout (optarg, opts, err);
+    case OPT_NO_FANOUT:
+        opts->fanout = 1;
+        break;
     case OPT_SINGLE_NODE:
         opts->single_node = true;
         break;
@@ -359,9 +386,10 @@ static int next_option (int argc, char *argv[], int *ret_index)
 const char *run_opts_misplaced (const struct run_opts *opts)
 {
     static const char *const ours[] = {
-        "gpu",         "gpus",    "type",       "mig",      "vram",  "time",
-        "mem",         "qos",     "partition",  "account",  "nodes", "follow",
-        "single-node", "dry-run", "checkpoint", "time-min",
+        "gpu",      "gpus",   "type",        "mig",       "vram",
+        "time",     "mem",    "qos",         "partition", "account",
+        "nodes",    "follow", "single-node", "dry-run",   "checkpoint",
+        "time-min", "fanout", "no-fanout",
     };
 
     for (int i = 1; i < opts->argc && !opts->dashes; i++) {

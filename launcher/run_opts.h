@@ -24,6 +24,7 @@ struct run_opts {
     int64_t mem_bytes;  /* 0 = not given */
     int64_t vram_bytes; /* of a GPU; 0 = not given */
     uint32_t nodes;     /* 0 = not given */
+    unsigned fanout;    /* jobs at most; 0 = not given */
     bool single_node;   /* [nodes] is 1 then */
     struct checkpoint checkpoint;
     bool follow, label, dry_run, json, help;

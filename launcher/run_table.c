@@ -137,16 +137,18 @@ static json_t *split (const char *list, char at)
     return array;
 }
 
-static json_t *item_json (const struct plans_item *item, int64_t now_s)
+static json_t *item_json (const struct plans_item *item, int64_t now_s,
+                          const struct fanout *choice, size_t i)
 {
     static const char *const kinds[] = {"direct", "backfill", "segments"};
     static const char *const known[] = {"at", "unknown", "never"};
+    bool submit = choice->fate[i] == FANOUT_SUBMIT;
     const struct strategy_plan *p = &item->plan;
     bool at = item->known == PLANS_AT;
 
     return json_pack (
         "{s:s, s:s, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I, "
-        "s:o, s:I, s:o, s:I, s:s}",
+        "s:o, s:I, s:o, s:I, s:s, s:b, s:o}",
         "kind", kinds[item->kind], "start", known[item->known], "start_at",
         at ? jsonout_time (item->start_s) : json_null (), "wait_s",
         at ? json_integer (item->start_s > now_s ? item->start_s - now_s : 0)
@@ -163,24 +165,28 @@ static json_t *item_json (const struct plans_item *item, int64_t now_s)
                   : json_null (),
         "time_s", (json_int_t)p->time_s, "time_min_s",
         p->time_min_s ? json_integer (p->time_min_s) : json_null (),
-        "jobs_before", (json_int_t)item->waiting, "why", item->why);
+        "jobs_before", (json_int_t)item->waiting, "why", item->why, "submit",
+        submit, "not_submitted",
+        submit ? json_null () : jsonout_text (choice->why[i]));
 }
 
 json_t *run_table_json (const struct plans *plans,
-                        const struct strategy_cluster *cluster)
+                        const struct strategy_cluster *cluster,
+                        const struct fanout *choice)
 {
     json_t *list = json_array ();
     size_t running = 0;
 
     for (size_t i = 0; i < plans->n; i++)
-        json_array_append_new (list,
-                               item_json (&plans->item[i], cluster->now_s));
+        json_array_append_new (
+            list, item_json (&plans->item[i], cluster->now_s, choice, i));
     for (size_t i = 0; i < cluster->n_jobs; i++)
         running += cluster->job[i].running;
     return json_pack (
-        "{s:o, s:I, s:I, s:o, s:o, s:o}", "strategies", list, "dominated",
-        (json_int_t)plans->dominated, "beyond", (json_int_t)plans->beyond,
-        "now_if_time_s",
+        "{s:o, s:o, s:I, s:I, s:o, s:o, s:o}", "strategies", list, "no_fanout",
+        choice->alone[0] ? jsonout_text (choice->alone) : json_null (),
+        "dominated", (json_int_t)plans->dominated, "beyond",
+        (json_int_t)plans->beyond, "now_if_time_s",
         plans->now_if_s ? json_integer (plans->now_if_s) : json_null (),
         "jobs_running",
         cluster->jobs_hidden ? json_null ()

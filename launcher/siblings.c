@@ -5,74 +5,109 @@
 #endif
 #include "siblings.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <jansson.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cluster.h"
+#include "cluster_segment.h"
+#include "exec/claim.h"
+#include "jobfile.h"
 #include "plan/fsio.h"
 
-/* The first job of its chain. */
-static uint32_t root_of (const char *jobs, uint32_t job_id)
-{
-    char name[32], *path;
-    json_t *json;
-    uint32_t root;
+struct stopping {
+    uint32_t winner;
+    unsigned n;
+    int status; /* the first failure */
+    struct rv_error *err;
+};
 
-    snprintf (name, sizeof (name), "%u.json", job_id);
-    if (!(path = fsio_join (jobs, name)))
-        return job_id;
-    json = json_load_file (path, 0, NULL);
-    root = (uint32_t)json_integer_value (json_object_get (json, "continues"));
-    json_decref (json);
-    free (path);
-    return root ? root : job_id;
-}
-
-static int stop_one (uint32_t job_id, unsigned *ret_n, struct rv_error *err)
+/* The comment tells whoever looks later why the job was cancelled. One that has
+ * ended takes none. */
+static void stop_one (struct stopping *s, uint32_t job_id)
 {
     struct rv_error why = {0};
-    int rc = cluster_cancel (job_id, &why);
+    json_t *answer = NULL;
+    char text[80];
+    int rc;
 
+    snprintf (text, sizeof (text), "job %u of this request runs the command",
+              s->winner);
+    if (cluster_segment_comment (job_id, text, &answer, NULL) == RV_OK)
+        json_decref (answer);
+    rc = cluster_cancel (job_id, &why);
     if (rc == RV_OK)
-        ++*ret_n;
-    if (rc == RV_OK || rc == RV_ESTATE || rc == RV_ENOTFOUND)
-        return RV_OK;
-    return error_set (err, rc, "job %u: %s", job_id, why.text);
+        s->n++;
+    if (rc && rc != RV_ESTATE && rc != RV_ENOTFOUND && !s->status)
+        s->status = error_set (s->err, rc, "job %u: %s", job_id, why.text);
+}
+
+bool siblings_is_of (const char *dir, const char *command)
+{
+    size_t n = strlen (dir);
+
+    return !strncmp (command, dir, n) && !strncmp (command + n, "/job", 4)
+           && !strchr (command + n + 1, '/');
+}
+
+/* Jobs that were submitted, but not noted: rv was killed in between. */
+static void stop_unnoted (struct stopping *s, const char *dir,
+                          const struct jobfile *noted, size_t n)
+{
+    struct cluster_jobs jobs;
+    struct rv_error why = {0};
+    int rc = cluster_jobs_load (&jobs, &why);
+
+    if (rc) {
+        if (!s->status)
+            s->status = error_set (s->err, rc, "%s", why.text);
+        return;
+    }
+    for (size_t i = 0; i < jobs.n; i++) {
+        const struct cluster_job *job = &jobs.job[i];
+        bool known = job->job_id == s->winner;
+
+        for (size_t k = 0; k < n && !known; k++)
+            known = noted[k].job_id == job->job_id;
+        if (!known && job->active && siblings_is_of (dir, job->command))
+            stop_one (s, job->job_id);
+    }
+    cluster_jobs_fini (&jobs);
 }
 
 int siblings_stop (const char *dir, uint32_t job_id, unsigned *ret_n,
                    struct rv_error *err)
 {
-    char *jobs = fsio_join (dir, "jobs");
-    DIR *d = jobs ? opendir (jobs) : NULL;
-    struct dirent *e;
-    uint32_t root;
-    int status = RV_OK;
+    struct stopping s = {.winner = job_id, .err = err};
+    struct jobfile *noted = NULL;
+    size_t n = jobfile_list (dir, &noted);
+    uint32_t root = jobfile_read (dir, job_id).root;
 
     *ret_n = 0;
-    if (!d) {
-        error_set (err, RV_ENOTFOUND, "%s: %s", jobs ? jobs : dir,
-                   strerror (errno));
-        free (jobs);
-        return RV_ENOTFOUND;
-    }
-    root = root_of (jobs, job_id);
-    while ((e = readdir (d))) {
-        char *end;
-        unsigned long id = strtoul (e->d_name, &end, 10);
-        int rc;
+    if (!n)
+        return error_set (err, RV_ENOTFOUND, "%s/jobs has no job", dir);
+    for (size_t i = 0; i < n; i++)
+        if (noted[i].job_id != job_id && noted[i].root != root)
+            stop_one (&s, noted[i].job_id);
+    stop_unnoted (&s, dir, noted, n);
+    free (noted);
+    *ret_n = s.n;
+    return s.status;
+}
 
-        if (strcmp (end, ".json") || !id || id > UINT32_MAX || id == job_id
-            || root_of (jobs, (uint32_t)id) == root)
-            continue;
-        rc = stop_one ((uint32_t)id, ret_n, err);
-        status = status ? status : rc;
-    }
-    closedir (d);
-    free (jobs);
-    return status;
+int siblings_stop_if_started (const char *dir, uint32_t *ret_winner,
+                              struct rv_error *err)
+{
+    const struct claim c = {.dir = dir};
+    struct claim_holder h;
+    unsigned n;
+    int rc = claim_read (&c, &h, err);
+
+    *ret_winner = 0;
+    if (rc || h.number < 0)
+        return rc;
+    *ret_winner = h.job_id;
+    return claim_has_started (dir) ? siblings_stop (dir, h.job_id, &n, err)
+                                   : RV_OK;
 }

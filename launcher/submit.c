@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "jobfile.h"
 #include "plan/duration.h"
 #include "plan/fsio.h"
 #include "proc.h"
@@ -102,7 +103,8 @@ char **submit_argv (const struct strategy_plan *plan, const struct request *req,
     add_log (&w, "--output", req, "out");
     add_log (&w, "--error", req, "err");
     add (&w, "--open-mode=append");
-    add (&w, "%s/job.sh", req->dir);
+    jobfile_name ("job", "sh", req->candidate, time, sizeof (time));
+    add (&w, "%s/%s", req->dir, time);
     argv = calloc (w.n + 1, sizeof (*argv));
     if (!argv || w.failed) {
         for (size_t i = 0; i < w.n; i++)
@@ -178,19 +180,47 @@ char **submit_environ (void)
     return env;
 }
 
+/* "QOSMaxSubmitJobPerUserLimit", "AssocGrpSubmitJobsLimit": the user has as many
+ * jobs as may be submitted. The word in [text], not terminated; NULL = none. */
+static const char *submit_limit (const char *text, int *ret_len)
+{
+    static const char word[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                               "abcdefghijklmnopqrstuvwxyz";
+
+    for (size_t n; *(text += strcspn (text, word)); text += n) {
+        const char *at = strstr (text, "SubmitJob");
+
+        n = strspn (text, word);
+        if (at && at < text + n && n > 5 && begins (text + n - 5, "Limit")) {
+            *ret_len = (int)n;
+            return text;
+        }
+    }
+    return NULL;
+}
+
 /* sbatch's own words, less its prefix. A filter of the site may say more than a
  * line: that goes to stderr as it is. */
 static int refused (const struct proc_result *result, struct rv_error *err)
 {
     const char *newline = strchr (result->err, '\n');
-    const char *text = result->err;
+    const char *text = result->err, *limit;
     char line[400];
+    int n = 0;
 
+    limit = submit_limit (text, &n);
+    if (limit)
+        return error_set (err, RV_ESTATE,
+                          "sbatch: %.*s: as many jobs wait and run as the "
+                          "account or QOS allows",
+                          n, limit);
     if ((newline && newline[1]) || result->err_len >= sizeof (line) - 32) {
         fputs (result->err, stderr);
         return error_set (err, RV_EINVAL,
                           "sbatch refused it, for the reason above");
     }
+    if (strstr (text, "Unable to contact slurm controller"))
+        return error_set (err, RV_ETIMEDOUT, "no controller answers sbatch");
     if (begins (text, "sbatch: "))
         text += strlen ("sbatch: ");
     if (begins (text, "error: "))

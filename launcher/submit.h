@@ -34,7 +34,8 @@ char **submit_environ (void);
 
 /* submit_run - call sbatch.
  *   ret_job_id   written on success
- * RV_EINVAL with sbatch's own words when it refused (several lines stand on
+ * RV_ESTATE when a limit of submitted jobs is reached, RV_EINVAL with sbatch's
+ * own words when it refused (several lines stand on
  * stderr as they are), RV_ENOTFOUND when there is no sbatch, RV_ETIMEDOUT. */
 int submit_run (char *const argv[], uint32_t *ret_job_id, struct rv_error *err);
 

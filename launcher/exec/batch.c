@@ -18,6 +18,7 @@
 #include "exec/report.h"
 #include "exec/segment_ask.h"
 #include "exec/segment_run.h"
+#include "jobfile.h"
 #include "plan/fsio.h"
 #include "proc.h"
 #include "where.h"
@@ -526,7 +527,7 @@ static int run_segment (const char *dir, const char *own,
     struct claim claim = {.dir = own,
                           .job_id = s->job_id,
                           .restart = s->restart,
-                          .root = segment_root (dir, s->job_id),
+                          .root = jobfile_read (dir, s->job_id).root,
                           .ask = ask_claimant};
     struct exec_request q = {0};
     struct segment_run seg = {.dir = dir,

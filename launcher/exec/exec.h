@@ -37,12 +37,14 @@ struct exec_request {
     char *name, *log_dir;
     char **srun_options; /* NULL-terminated */
     uint32_t gpus, nodes, tasks, tasks_per_node, cpus_per_task;
-    uint32_t secrets; /* how many stand in DIR/secrets */
+    uint32_t secrets;    /* how many stand in DIR/secrets */
+    uint32_t candidates; /* jobs of the request; 0 = an older rv */
     bool per_node;
     struct checkpoint checkpoint;
 };
 
-/* exec_request_read - read DIR/request.json. RV_EFORMAT names what is missing. */
+/* exec_request_read - read DIR/request.json, or request-N.json where RV_CANDIDATE
+ * is N. RV_EFORMAT names what is missing. */
 int exec_request_read (const char *dir, struct exec_request *ret,
                        struct rv_error *err);
 void exec_request_fini (struct exec_request *r);

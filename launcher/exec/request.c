@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "exec/exec.h"
+#include "jobfile.h"
 #include "plan/fsio.h"
 
 #define ARGV_MAX (8 << 20) /* the kernel takes 6 MiB at most */
@@ -115,6 +116,9 @@ static const char *fill (const json_t *j, struct exec_request *r)
            : json_object_get (j, "secrets") /* an older rv wrote none */
                    && !get_u32 (j, "secrets", 0, &r->secrets)
                ? "secrets"
+           : json_object_get (j, "candidates") /* likewise */
+                   && !get_u32 (j, "candidates", 1, &r->candidates)
+               ? "candidates"
            : !get_string (j, "name", &r->name)       ? "name"
            : !get_string (j, "log_dir", &r->log_dir) ? "log_dir"
            : !get_checkpoint (j, &r->checkpoint)     ? "checkpoint"
@@ -122,11 +126,25 @@ static const char *fill (const json_t *j, struct exec_request *r)
                                                      : NULL;
 }
 
+/* Of several jobs of one request each has its own plan; job.sh says which. */
+static char *plan_path (const char *dir)
+{
+    const char *number = getenv ("RV_CANDIDATE");
+    char name[32];
+
+    if (!number || strspn (number, "0123456789") != strlen (number)
+        || strlen (number) > 4)
+        number = "";
+    jobfile_name ("request", "json", (unsigned)strtoul (number, NULL, 10), name,
+                  sizeof (name));
+    return fsio_join (dir, name);
+}
+
 int exec_request_read (const char *dir, struct exec_request *ret,
                        struct rv_error *err)
 {
     struct exec_request r = {0};
-    char *path = fsio_join (dir, "request.json");
+    char *path = plan_path (dir);
     json_error_t why;
     const char *wrong;
     json_t *j;

@@ -77,22 +77,6 @@ static json_t *last_of (const json_t *j)
     return n ? json_array_get (list, n - 1) : NULL;
 }
 
-uint32_t segment_root (const char *dir, uint32_t job_id)
-{
-    char name[32], *path;
-    json_t *job;
-    uint32_t root;
-
-    snprintf (name, sizeof (name), "jobs/%u.json", job_id);
-    if (!(path = fsio_join (dir, name)))
-        return job_id;
-    job = json_load_file (path, 0, NULL);
-    root = number (job, "continues");
-    json_decref (job);
-    free (path);
-    return root ? root : job_id;
-}
-
 /* Is this job the one before, put back, or chained to it? */
 static bool goes_on (const json_t *j, uint32_t job_id, uint32_t root)
 {

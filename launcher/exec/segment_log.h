@@ -29,17 +29,13 @@ struct segment_log {
 /* segment_log_begin - note that a segment begins. One before it that left no
  * word is closed as lost. A job that is neither the one before nor chained to
  * it begins anew.
- *   root   segment_root of the job
+ *   root   first job of its chain (jobfile.h)
  *   sync   wait for the disk with each change
  *   ret    written on success; free with segment_log_fini
  * RV_EFORMAT for a segments.json that is none. */
 int segment_log_begin (const char *dir, uint32_t job_id, uint32_t restart,
                        uint32_t root, bool sync, struct segment_log *ret,
                        struct rv_error *err);
-
-/* segment_root - the first job of the chain that DIR/jobs/J.json names; the
- * job itself where it names none. */
-uint32_t segment_root (const char *dir, uint32_t job_id);
 
 /* segment_log_beat - it still runs. */
 void segment_log_beat (const struct segment_log *log);

@@ -9,7 +9,6 @@
 
 #include "exec/segment_run.h"
 
-#include <dirent.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +19,7 @@
 #include "exec/log.h"
 #include "exec/segment_ask.h"
 #include "exec/tail.h"
-#include "plan/fsio.h"
+#include "jobfile.h"
 #include "proc.h"
 #include "where.h"
 
@@ -147,25 +146,21 @@ static void serve_signal (struct segment_run *r)
     r->next_ms = r->came ? tail_now_ms () + AGAIN_MS : 0;
 }
 
-/* Has rv noted another submission of the request? It may still be at it; then
- * that job finds the claim when it starts. The jobs of an array are not such:
- * each does work of its own. */
+/* Has the request other jobs? rv may still be at their submission: it then
+ * looks whether this one has begun. The jobs of an array are not such: each does
+ * work of its own. */
 static bool has_siblings (const struct segment_run *r)
 {
-    bool array = getenv ("SLURM_ARRAY_JOB_ID") != NULL, found = false;
-    char *path = array ? NULL : fsio_join (r->dir, "jobs");
-    DIR *jobs = path ? opendir (path) : NULL;
-    struct dirent *e;
+    struct jobfile *list = NULL;
+    bool found = r->q->candidates > 1;
+    size_t n;
 
-    while (jobs && !found && (e = readdir (jobs))) {
-        uint32_t id = (uint32_t)strtoul (e->d_name, NULL, 10);
-
-        found = id && id != r->job_id
-                && segment_root (r->dir, id) != r->claim->root;
-    }
-    if (jobs)
-        closedir (jobs);
-    free (path);
+    if (getenv ("SLURM_ARRAY_JOB_ID"))
+        return false;
+    n = jobfile_list (r->dir, &list);
+    for (size_t i = 0; i < n && n > 1; i++)
+        found = found || list[i].root != r->claim->root;
+    free (list);
     return found;
 }
 

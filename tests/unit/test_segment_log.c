@@ -21,6 +21,7 @@
 #include "exec/deliver.h"
 #include "exec/segment_ask.h"
 #include "exec/segment_log.h"
+#include "jobfile.h"
 #include "plan/fsio.h"
 
 #define N(a) (sizeof (a) / sizeof ((a)[0]))
@@ -53,7 +54,7 @@ static struct segment_log begin (uint32_t job_id, uint32_t restart)
     struct segment_log log = {0};
     struct rv_error err = {0};
 
-    if (segment_log_begin (dir, job_id, restart, segment_root (dir, job_id),
+    if (segment_log_begin (dir, job_id, restart, jobfile_read (dir, job_id).root,
                            false, &log, &err))
         fail_msg ("%s", err.text);
     return log;
