@@ -5,6 +5,7 @@
 #endif
 #include "cmd.h"
 
+#include <getopt.h>
 #include <jansson.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -121,6 +122,43 @@ void cmd_look_json (struct cmd_ctx *ctx, int argc, char *const argv[])
 {
     for (int i = 1; i < argc && strcmp (argv[i], "--"); i++)
         ctx->json = ctx->json || !strcmp (argv[i], "--json");
+}
+
+enum { OPTIONS_MAX = 16 };
+
+int cmd_options (struct cmd_ctx *ctx, int argc, char **argv, const char *shorts,
+                 const struct option *longs, const char *doing,
+                 int (*take) (struct cmd_ctx *ctx, int c, const char *value,
+                              void *arg),
+                 void *arg, bool *ret_done)
+{
+    struct option all[OPTIONS_MAX + 3] = {
+        {"json", no_argument, NULL, 'J'},
+        {"help", no_argument, NULL, 'h'},
+    };
+    char letters[OPTIONS_MAX + 3];
+    int c, status;
+
+    for (size_t i = 0; i < OPTIONS_MAX && longs[i].name; i++)
+        all[i + 2] = longs[i];
+    snprintf (letters, sizeof (letters), "%sh", shorts);
+    cmd_look_json (ctx, argc, argv);
+    optind = 0;
+    opterr = 0;
+    *ret_done = true;
+    while ((c = getopt_long (argc, argv, letters, all, NULL)) != -1) {
+        if (c == 'h')
+            return cmd_help (ctx);
+        if (c == '?')
+            return cmd_usage_error (ctx,
+                                    "cannot %s: there is no option '%.64s', or "
+                                    "its value is missing",
+                                    doing, argv[optind - 1]);
+        if (c != 'J' && (status = take (ctx, c, optarg, arg)) != CMD_OK)
+            return status;
+    }
+    *ret_done = false;
+    return CMD_OK;
 }
 
 int cmd_plain_options (struct cmd_ctx *ctx, int *argc, char **argv,

@@ -76,6 +76,23 @@ int cmd_help (const struct cmd_ctx *ctx);
  * whose words are all their own. */
 void cmd_look_json (struct cmd_ctx *ctx, int argc, char *const argv[]);
 
+struct option;
+
+/* cmd_options - read a command's options with getopt_long(3): --help (and -h)
+ * prints the usage, --json is noted in [ctx] wherever it stands. Afterwards
+ * optind is the first word.
+ *   shorts     letters as getopt takes them, without h
+ *   longs      ends in zeros; has no --json and no --help
+ *   doing      "forward": stands in messages
+ *   take       gets each other option and its value (NULL: none) and returns
+ *              CMD_OK, or a status after it has told why; NULL for none
+ *   ret_done   the command is over, and the value is its exit status */
+int cmd_options (struct cmd_ctx *ctx, int argc, char **argv, const char *shorts,
+                 const struct option *longs, const char *doing,
+                 int (*take) (struct cmd_ctx *ctx, int c, const char *value,
+                              void *arg),
+                 void *arg, bool *ret_done);
+
 /* cmd_plain_options - for commands that take --json and --help alone: read
  * them, wherever they stand, and leave the words.
  *   argc       words that are left, argv[0] among them

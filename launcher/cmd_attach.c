@@ -18,7 +18,8 @@ static const char usage[] =
     "it.\n"
     "The status is the command's; 4 no such job, 5 it does not run, or has no\n"
     "such node.\n"
-    "      --node NODE  which of the job's nodes (default: its first)\n";
+    "      --node NODE  which of the job's nodes, or its index (default: its "
+    "first)\n";
 
 /* The words before "--". */
 static int read_words (const struct cmd_ctx *ctx, int argc, char **argv,

@@ -213,36 +213,30 @@ static int make_bill (struct cmd_ctx *ctx, int64_t last_s)
     return status;
 }
 
+static int take_since (struct cmd_ctx *ctx, int c, const char *value, void *arg)
+{
+    struct rv_error err = {0};
+
+    (void)c;
+    if (duration_parse (value, arg, &err) != RV_OK)
+        return cmd_usage_error (ctx, "cannot tell the cost: --since: %s",
+                                err.text);
+    return CMD_OK;
+}
+
 static int cmd_cost_run (struct cmd_ctx *ctx, int argc, char **argv)
 {
     static const struct option options[] = {
         {"since", required_argument, NULL, 's'},
-        {"json", no_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0},
     };
-    struct rv_error err = {0};
     int64_t ms = (int64_t)30 * 86400 * 1000;
-    int c;
+    bool done;
+    int status = cmd_options (ctx, argc, argv, "", options, "tell the cost",
+                              take_since, &ms, &done);
 
-    cmd_look_json (ctx, argc, argv);
-    optind = 0;
-    opterr = 0;
-    while ((c = getopt_long (argc, argv, ":h", options, NULL)) != -1) {
-        if (c == 'h')
-            return cmd_help (ctx);
-        if (c == ':')
-            return cmd_usage_error (ctx, "cannot tell the cost: --since needs "
-                                         "a value");
-        if (c == '?')
-            return cmd_usage_error (ctx,
-                                    "cannot tell the cost: there is no option "
-                                    "'%s'",
-                                    argv[optind - 1]);
-        if (c == 's' && duration_parse (optarg, &ms, &err) != RV_OK)
-            return cmd_usage_error (ctx, "cannot tell the cost: --since: %s",
-                                    err.text);
-    }
+    if (done)
+        return status;
     if (optind < argc)
         return cmd_usage_error (ctx, "cannot tell the cost: no word stands "
                                      "behind");

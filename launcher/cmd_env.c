@@ -266,31 +266,29 @@ static int do_verb (struct work *w, const struct verb *verb, int argc,
     return status == CMD_OK ? print (w, verb->name) : status;
 }
 
+static int take_raw (struct cmd_ctx *ctx, int c, const char *value, void *arg)
+{
+    (void)ctx;
+    (void)c;
+    (void)value;
+    ((struct work *)arg)->raw = true;
+    return CMD_OK;
+}
+
 static int cmd_env_run (struct cmd_ctx *ctx, int argc, char **argv)
 {
     static const struct option options[] = {
         {"raw", no_argument, NULL, 'r'},
-        {"json", no_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0},
     };
     struct work w = {.ctx = ctx, .lock = -1};
     const struct verb *verb = NULL;
-    int c, status;
+    bool done;
+    int status = cmd_options (ctx, argc, argv, "", options, "use env", take_raw,
+                              &w, &done);
 
-    cmd_look_json (ctx, argc, argv);
-    optind = 0;
-    opterr = 0;
-    while ((c = getopt_long (argc, argv, "h", options, NULL)) != -1) {
-        if (c == 'h')
-            return cmd_help (ctx);
-        if (c == '?')
-            return cmd_usage_error (ctx,
-                                    "cannot use env: there is no option "
-                                    "'%.64s'",
-                                    argv[optind - 1]);
-        w.raw = w.raw || c == 'r';
-    }
+    if (done)
+        return status;
     for (size_t i = 0; optind < argc && i < sizeof (verbs) / sizeof (*verbs);
          i++)
         if (!strcmp (argv[optind], verbs[i].name))

@@ -39,7 +39,8 @@ static const char usage[] =
     "PORT\n"
     "on a node of a job that runs, by default of your newest, until ^C or the\n"
     "end of the job. LOCAL 0 is any free port.\n"
-    "      --node NODE  which of the job's nodes (default: its first)\n"
+    "      --node NODE  which of the job's nodes, or its index (default: its "
+    "first)\n"
     "      --json       one JSON object when it listens, rv.forward/1\n";
 
 static volatile sig_atomic_t ended;
@@ -214,33 +215,29 @@ static int forward (const struct cmd_ctx *ctx, const struct jobstep *step,
     return status == CMD_OK && ended ? 128 + ended : status;
 }
 
+static int take_node (struct cmd_ctx *ctx, int c, const char *value, void *arg)
+{
+    (void)ctx;
+    (void)c;
+    *(const char **)arg = value;
+    return CMD_OK;
+}
+
 static int cmd_forward_run (struct cmd_ctx *ctx, int argc, char **argv)
 {
     static const struct option options[] = {
         {"node", required_argument, NULL, 'n'},
-        {"json", no_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0},
     };
     const char *node = NULL;
     struct jobstep step;
     uint16_t local, port;
-    int c, status;
+    bool done;
+    int status = cmd_options (ctx, argc, argv, "", options, "forward",
+                              take_node, &node, &done);
 
-    cmd_look_json (ctx, argc, argv);
-    optind = 0;
-    opterr = 0;
-    while ((c = getopt_long (argc, argv, "h", options, NULL)) != -1) {
-        if (c == 'h')
-            return cmd_help (ctx);
-        if (c == '?')
-            return cmd_usage_error (ctx,
-                                    "cannot forward: there is no option '%s', "
-                                    "or it needs a value",
-                                    argv[optind - 1]);
-        if (c == 'n')
-            node = optarg;
-    }
+    if (done)
+        return status;
     if (argc - optind < 1 || argc - optind > 2)
         return cmd_usage_error (ctx, "cannot forward: a port is needed, and at "
                                      "most one job");

@@ -189,8 +189,23 @@ static int refuse (const struct cmd_ctx *ctx, const struct jobstep *step,
                      (int)(len > 300 ? 300 : len), from);
 }
 
+/* Is the job over, as slurmctld itself says? */
+static bool has_ended (const struct jobstep *step)
+{
+    struct slurm_ask ask = {.fd = -1};
+    struct cluster_jobs jobs = {0};
+    bool done = false, ended = false;
+
+    if (cluster_job_begin (&ask, step->job_id, NULL) == RV_OK
+        && cluster_job_poll (&ask, ASK_MS, &done, &jobs, NULL) == RV_OK)
+        ended = done && jobs.n && !jobs.job[0].active;
+    slurm_ask_cancel (&ask);
+    cluster_jobs_fini (&jobs);
+    return ended;
+}
+
 static int look (const struct cmd_ctx *ctx, const struct jobstep *step,
-                 bool again)
+                 bool again, bool *ret_ended)
 {
     char *const command[] = {(char *)"sh", (char *)"-c", (char *)ask, NULL};
     char **words = jobstep_argv (step, true, false, command);
@@ -207,7 +222,9 @@ static int look (const struct cmd_ctx *ctx, const struct jobstep *step,
             ctx, CMD_FAILED, NULL, "cannot look at the GPUs of job %u (%s): %s",
             step->job_id, step->name, err.text[0] ? err.text : "out of memory");
     } else {
-        if (result.status)
+        if (result.status && again && (*ret_ended = has_ended (step)))
+            status = CMD_OK;
+        else if (result.status)
             status = refuse (ctx, step, &result);
         else if (read_rows (result.out, step, &rows, &n, &err))
             status = cmd_fail (ctx, CMD_FAILED, NULL,
@@ -229,52 +246,53 @@ static int look (const struct cmd_ctx *ctx, const struct jobstep *step,
 static int watch (const struct cmd_ctx *ctx, const struct jobstep *step)
 {
     struct sigaction act = {.sa_handler = on_signal}; /* no SA_RESTART */
+    bool ended = false;
     int status;
 
     sigaction (SIGINT, &act, NULL);
     sigaction (SIGTERM, &act, NULL);
     for (;;) {
-        status = look (ctx, step, true);
-        if (status != CMD_OK || told)
+        status = look (ctx, step, true, &ended);
+        if (status != CMD_OK || told || ended)
             break;
         poll (NULL, 0, PAUSE_MS);
         if (told)
             break;
     }
+    if (ended && !told)
+        fprintf (stderr, "rv: job %u (%s) has ended\n", step->job_id,
+                 step->name);
     return told ? 128 + told : status;
+}
+
+static int take_watch (struct cmd_ctx *ctx, int c, const char *value, void *arg)
+{
+    (void)ctx;
+    (void)c;
+    (void)value;
+    *(bool *)arg = true;
+    return CMD_OK;
 }
 
 static int cmd_gpu_run (struct cmd_ctx *ctx, int argc, char **argv)
 {
     static const struct option options[] = {
         {"watch", no_argument, NULL, 'w'},
-        {"json", no_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0},
     };
-    bool again = false;
+    bool again = false, done;
     struct jobstep step;
-    int c, status;
+    int status = cmd_options (ctx, argc, argv, "w", options, "look at GPUs",
+                              take_watch, &again, &done);
 
-    cmd_look_json (ctx, argc, argv);
-    optind = 0;
-    opterr = 0;
-    while ((c = getopt_long (argc, argv, "wh", options, NULL)) != -1) {
-        if (c == 'h')
-            return cmd_help (ctx);
-        if (c == '?')
-            return cmd_usage_error (ctx,
-                                    "cannot look at GPUs: there is no option "
-                                    "'%s'",
-                                    argv[optind - 1]);
-        again = again || c == 'w';
-    }
+    if (done)
+        return status;
     if (argc - optind > 1)
         return cmd_usage_error (ctx, "cannot look at GPUs: name one job");
     status = jobstep_find (ctx, "look at", argv[optind], NULL, &step);
     if (status != CMD_OK)
         return status;
-    status = again ? watch (ctx, &step) : look (ctx, &step, false);
+    status = again ? watch (ctx, &step) : look (ctx, &step, false, &done);
     jobstep_fini (&step);
     return status;
 }

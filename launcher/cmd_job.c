@@ -10,42 +10,26 @@
 
 #include "settings.h"
 
+static int take_all (struct cmd_ctx *ctx, int c, const char *value, void *arg)
+{
+    (void)ctx;
+    (void)c;
+    (void)value;
+    *(bool *)arg = true;
+    return CMD_OK;
+}
+
 int cmd_job_options (struct cmd_ctx *ctx, int argc, char **argv,
                      const char *what, bool *ret_all, bool *ret_done)
 {
     static const struct option options[] = {
         {"all", no_argument, NULL, 'a'},
-        {"json", no_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0},
     };
-    bool help = false;
-    int c;
 
-    cmd_look_json (ctx, argc, argv);
-    optind = 0;
-    opterr = 0;
     *ret_all = false;
-    *ret_done = true;
-    while ((c = getopt_long (argc, argv, "ah", options, NULL)) != -1)
-        switch (c) {
-        case 'a':
-            *ret_all = true;
-            break;
-        case 'j':
-            ctx->json = true;
-            break;
-        case 'h':
-            help = true;
-            break;
-        default:
-            return cmd_usage_error (ctx, "cannot %s: there is no option '%s'",
-                                    what, argv[optind - 1]);
-        }
-    if (help)
-        return cmd_help (ctx);
-    *ret_done = false;
-    return CMD_OK;
+    return cmd_options (ctx, argc, argv, "a", options, what, take_all, ret_all,
+                        ret_done);
 }
 
 int cmd_job_known (const struct cmd_ctx *ctx, const char *what,

@@ -33,7 +33,7 @@ static const char usage[] =
 struct logs_opts {
     const char *word, *node;
     struct follow_opts follow;
-    bool go_on, only_out, only_err, no_label, help;
+    bool go_on, only_out, only_err, no_label;
 };
 
 enum {
@@ -56,8 +56,6 @@ static const struct option long_options[] = {
     {"no-label", no_argument, NULL, OPT_NO_LABEL},
     {"node", required_argument, NULL, OPT_NODE},
     {"raw", no_argument, NULL, OPT_RAW},
-    {"json", no_argument, NULL, OPT_JSON},
-    {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
 };
 
@@ -71,8 +69,10 @@ static bool parse_number (const char *text, long max, long *ret)
     return count_parse (text, max, ret, NULL) == RV_OK;
 }
 
-static int take_option (struct cmd_ctx *ctx, int c, struct logs_opts *opts)
+static int take_option (struct cmd_ctx *ctx, int c, const char *value,
+                        void *arg)
 {
+    struct logs_opts *opts = arg;
     long n;
 
     switch (c) {
@@ -89,55 +89,41 @@ static int take_option (struct cmd_ctx *ctx, int c, struct logs_opts *opts)
         opts->no_label = true;
         break;
     case OPT_NODE:
-        opts->node = optarg;
+        opts->node = value;
         break;
     case OPT_RAW:
         opts->follow.raw = true;
         break;
-    case OPT_JSON:
-        opts->follow.json = true;
-        break;
     case OPT_RANK:
-        if (!parse_number (optarg, 1 << 20, &n))
+        if (!parse_number (value, 1 << 20, &n))
             return cmd_usage_error (ctx,
                                     "cannot show logs: --rank takes a "
                                     "rank, not '%s'",
-                                    optarg);
+                                    value);
         opts->follow.rank = (int)n;
         break;
     case OPT_TAIL:
-        if (!parse_number (optarg, 1L << 30, &n))
+        if (!parse_number (value, 1L << 30, &n))
             return cmd_usage_error (ctx,
                                     "cannot show logs: --tail takes a "
                                     "number of lines, not '%s'",
-                                    optarg);
+                                    value);
         opts->follow.tail = n;
-        break;
-    case 'h':
-        opts->help = true;
         break;
     }
     return CMD_OK;
 }
 
 static int parse (struct cmd_ctx *ctx, int argc, char **argv,
-                  struct logs_opts *opts)
+                  struct logs_opts *opts, bool *ret_done)
 {
-    int c, status;
+    int status = cmd_options (ctx, argc, argv, "f", long_options, "show logs",
+                              take_option, opts, ret_done);
 
-    cmd_look_json (ctx, argc, argv);
+    if (*ret_done)
+        return status;
+    *ret_done = true;
     opts->follow.json = ctx->json;
-    optind = 0;
-    opterr = 0;
-    while ((c = getopt_long (argc, argv, "fh", long_options, NULL)) != -1) {
-        if (c == '?')
-            return cmd_usage_error (ctx,
-                                    "cannot show logs: '%s' is no option, "
-                                    "or its value is missing",
-                                    argv[optind - 1]);
-        if ((status = take_option (ctx, c, opts)) != CMD_OK)
-            return status;
-    }
     if (opts->only_out && opts->only_err)
         return cmd_usage_error (ctx, "cannot show logs: --out and --err "
                                      "exclude each other; leave both out for "
@@ -152,6 +138,7 @@ static int parse (struct cmd_ctx *ctx, int argc, char **argv,
         return cmd_usage_error (ctx, "cannot show logs: name one job, not %d",
                                 argc - optind);
     opts->word = argv[optind];
+    *ret_done = false;
     return CMD_OK;
 }
 
@@ -162,7 +149,8 @@ static int find_node (struct cmd_ctx *ctx, const struct request *req,
 {
     struct hostlist list = {0};
     struct rv_error err = {0};
-    long at;
+    size_t at;
+    bool none;
 
     if (!nodes || !*nodes)
         return cmd_fail (ctx, CMD_UNMET, "--rank shows one rank",
@@ -173,17 +161,12 @@ static int find_node (struct cmd_ctx *ctx, const struct request *req,
         return cmd_fail (ctx, CMD_FAILED, NULL,
                          "cannot show logs of job %u: %s", req->job_id,
                          err.text);
-    for (at = 0; at < (long)list.n; at++)
-        if (!strcmp (list.host[at], node))
-            break;
-    if (at == (long)list.n && !parse_number (node, at - 1, &at))
-        at = -1;
+    at = hostlist_find (&list, node);
+    none = at == list.n || req->tasks % list.n;
     opts->n_ranks = (int)(req->tasks / list.n);
-    if (req->tasks % list.n)
-        at = -1;
     opts->rank = (int)at * opts->n_ranks;
     hostlist_fini (&list);
-    if (at < 0)
+    if (none)
         return cmd_fail (ctx, CMD_UNMET, NULL,
                          "cannot show logs of job %u: it has no node '%.64s'; "
                          "its nodes are %.200s",
@@ -271,12 +254,11 @@ static int find_and_show (struct cmd_ctx *ctx, struct logs_opts *opts)
 static int cmd_logs_run (struct cmd_ctx *ctx, int argc, char **argv)
 {
     struct logs_opts opts = {.follow = {.rank = -1, .tail = -1}};
-    int status = parse (ctx, argc, argv, &opts);
+    bool done;
+    int status = parse (ctx, argc, argv, &opts, &done);
 
-    if (status != CMD_OK)
+    if (done)
         return status;
-    if (opts.help)
-        return cmd_help (ctx);
     return find_and_show (ctx, &opts);
 }
 

@@ -23,11 +23,12 @@ void jobstep_fini (struct jobstep *step)
 static int choose_node (const struct cmd_ctx *ctx, const char *what,
                         const char *node, struct jobstep *step)
 {
-    for (size_t i = 0; i < step->nodes.n; i++)
-        if (!node || !strcmp (step->nodes.host[i], node)) {
-            step->node = step->nodes.host[i];
-            return CMD_OK;
-        }
+    size_t i = node ? hostlist_find (&step->nodes, node) : 0;
+
+    if (i < step->nodes.n) {
+        step->node = step->nodes.host[i];
+        return CMD_OK;
+    }
     return cmd_fail (ctx, CMD_UNMET, "'rv ps' shows its nodes",
                      "cannot %s job %u (%s): it has no node '%.64s'", what,
                      step->job_id, step->name, node ? node : "");

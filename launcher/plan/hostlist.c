@@ -184,6 +184,20 @@ int hostlist_parse (const char *text, struct hostlist *list,
     }
 }
 
+size_t hostlist_find (const struct hostlist *list, const char *word)
+{
+    char *end;
+    unsigned long at;
+
+    for (size_t i = 0; i < list->n; i++)
+        if (!strcmp (list->host[i], word))
+            return i;
+    at = strtoul (word, &end, 10);
+    /* strtoul takes signs and blanks, and "" as 0 */
+    return word[0] >= '0' && word[0] <= '9' && !*end && at < list->n ? at
+                                                                     : list->n;
+}
+
 void hostlist_fini (struct hostlist *list)
 {
     if (!list)

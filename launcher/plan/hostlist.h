@@ -24,6 +24,9 @@ struct hostlist {
  * slurm_hostlist_create does: the last one turns fastest. */
 int hostlist_parse (const char *text, struct hostlist *list,
                     struct rv_error *err);
+/* hostlist_find - which host [word] is: one of that name, else the one of that
+ * index, a whole number from 0 on. Returns list->n when there is none. */
+size_t hostlist_find (const struct hostlist *list, const char *word);
 void hostlist_fini (struct hostlist *list); /* NULL and empty are fine */
 
 #endif

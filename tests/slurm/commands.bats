@@ -453,7 +453,15 @@ X
     [ "$(jq -c '[.gpus[] | [.node, .index, .utilization == 97, .memory_used_bytes]]' <<<"$output")" = '[["n1",0,false,0],["n1",1,true,21474836480],["n2",0,false,0],["n2",1,true,21474836480]]' ]
     separate env PATH="$PWD/bin:$PATH" "$RV" gpu busy
     [[ ${lines[2]} == "n1 "*" 1 NVIDIA A100-SXM4-40GB "*"[##########]  97%  [#####-----]  20.0/ 40.0G   61C  310W" ]]
+    # It watches until the job has ended, and that is no failure.
+    env PATH="$PWD/bin:$PATH" "$RV" gpu -w busy >w.out 2>w.err </dev/null 3>&- &
+    p=$!
+    wait_for 30 grep -q '97%' w.out
     separate "$RV" gpu busy
     [ "$status" = 1 ]
     [[ $stderr == *"nvidia-smi"*"not found"* ]]
+    scancel "$job"
+    wait_for 60 ended $p
+    wait $p
+    [ "$(cat w.err)" = "rv: job $job (busy) has ended" ]
 }

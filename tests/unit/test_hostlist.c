@@ -27,6 +27,28 @@ static void bad_arguments (void **state)
     (void)state;
 }
 
+static void finds (void **state)
+{
+    static const struct {
+        const char *word;
+        size_t at;
+    } v[] = {
+        {"n3", 0},  {"1", 2},  {"n2", 3},
+        {"0", 0},   {"3", 3},  {"2", 1}, /* a name goes before an index */
+        {"4", 4},   {"-1", 4}, {"", 4},
+        {" 1", 4},  {"1x", 4}, {"n", 4},
+        {"n33", 4}, {"+0", 4}, {"99999999999999999999", 4},
+    };
+    struct hostlist list;
+
+    assert_int_equal (hostlist_parse ("n3,2,1,n2", &list, NULL), 0);
+    for (size_t i = 0; i < LENGTH (v); i++)
+        assert_int_equal (hostlist_find (&list, v[i].word), v[i].at);
+    hostlist_fini (&list);
+    assert_int_equal (hostlist_find (&list, "0"), 0); /* none */
+    (void)state;
+}
+
 /* The hosts with one space between them. */
 static char *joined (const struct hostlist *list)
 {
@@ -165,9 +187,8 @@ static void limits (void **state)
 int main (void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test (bad_arguments),
-        cmocka_unit_test (expands),
-        cmocka_unit_test (refuses),
+        cmocka_unit_test (bad_arguments), cmocka_unit_test (finds),
+        cmocka_unit_test (expands),       cmocka_unit_test (refuses),
         cmocka_unit_test (limits),
     };
 
