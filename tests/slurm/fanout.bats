@@ -51,16 +51,168 @@ done_with() {
     [ "$(jq -r 'select(.state == "done") | .exit_status' "$request/status.json" 2>/dev/null)" = "$1" ]
 }
 
+# one_ran N - the command ran on node N and nowhere else, and no job is left
+one_ran() {
+    wait_for 60 done_with 0
+    for job in "${jobs[@]}"; do
+        wait_for 60 is_over "$job"
+    done
+    [ "$(cat ran)" = "$1" ]
+}
+
+# sbatch_is SCRIPT - in the place of sbatch, with its words; $real is sbatch
+sbatch_is() {
+    mkdir -p bin
+    printf '#!/bin/bash\nreal=%s\n%s\nexec "$real" "$@"\n' "$(command -v sbatch)" "$1" >bin/sbatch
+    chmod +x bin/sbatch
+}
+
+with_bin() {
+    PATH=$PWD/bin:$PATH run --separate-stderr timeout 60 "$@" </dev/null
+    printf 'status %s\n%s\n%s\n' "$status" "$output" "$stderr"
+}
+
+# shellcheck disable=SC2034 # run.bash reads it
+command=(sh -c 'echo $SLURMD_NODENAME >>ran')
+
 @test "the second starts first: it alone runs, and the other is cancelled" {
     gates
-    submit -g 1 --name two -- sh -c 'echo ran on $(hostname) $SLURMD_NODENAME >>ran'
+    separate "$RV" run --dry-run --json -g 1 true
+    valid <<<"$output"
+    [ "$(jq -c '[.forecast.strategies[].submit, .forecast.no_fanout]' <<<"$output")" = '[true,true,null]' ]
+    separate "$RV" run --dry-run -g 1 true
+    [[ $output == *"fan-out    2 jobs"* ]]
+    [ "$(grep -c '^submit ' <<<"$output")" = 2 ]
+    separate "$RV" run --dry-run --no-fanout -g 1 true
+    [[ $output == *"fan-out    none: fanout is off"* ]]
+    separate "$RV" run --dry-run --array=1-2 -g 1 true
+    [[ $output == *"fan-out    none: the tasks of --array are jobs already"* ]]
+    follow_in_background f -g 1 --name two -- "${command[@]}"
+    wait_for 60 submitted 2
     jobs_of
-    [ "${#jobs[@]}" = 2 ]
+    # one line, of the request
+    "$RV" ps --json >ps.json
+    valid ps.json
+    [ "$(jq -c '[.jobs[] | select(.name == "two") | .jobs]' ps.json)" = "[[${jobs[0]},${jobs[1]}]]" ]
+    "$RV" ps | grep -q 'two .*; 2 candidates'
     scancel "$g2"
-    wait_for 60 done_with 0
-    wait_for 30 is_over "${jobs[0]}"
+    one_ran n2
+    wait "$follower"
+    grep -q "job ${jobs[1]} is the first to start" f.err
     job_is "${jobs[0]}" CANCELLED
     scontrol show job "${jobs[0]}" | grep -q "Comment=job ${jobs[1]} of this request runs the command"
-    [ "$(wc -l <ran)" = 1 ]
-    grep -q ' n2$' ran
+    # what is asked for later is the winner's
+    "$RV" ps -a --json | jq -e ".jobs[] | select(.name == \"two\") | .job_id == ${jobs[1]} and .exit_status == 0"
+    [ "$("$RV" ps -a | grep -c ' two ')" = 1 ]
+    [ -e "$STATE/logs/two-${jobs[1]}.r0.out" ]
+    for file in "$request"/request.json "$request"/request-2.json "$request"/jobs/*.json; do
+        valid "$file"
+    done
+}
+
+submitted() {
+    [ "$(find "$STATE"/requests/*/jobs -name '*.json' | wc -l)" = "$1" ]
+}
+
+@test "two start in the same second: one runs, whichever" {
+    rounds=1
+    [ -z "${RV_TEST_LONG:-}" ] || rounds=20
+    for _ in $(seq "$rounds"); do
+        rm -rf "$STATE" ran
+        gates
+        submit -g 1 --name both -- "${command[@]}"
+        jobs_of
+        [ "${#jobs[@]}" = 2 ]
+        scancel "$g1" "$g2"
+        winner=$(wait_for 60 done_with 0 && jq .job_id "$request/status.json")
+        [[ " ${jobs[*]} " == *" $winner "* ]]
+        node=$(scontrol show job "$winner" | sed -n 's/ *NodeList=\(n[12]\)$/\1/p')
+        one_ran "$node"
+    done
+}
+
+@test "rv stop ends all jobs of a request, by any of their numbers" {
+    gates
+    submit -g 1 --name gone -- "${command[@]}"
+    jobs_of
+    run_cmd "$RV" stop --json "${jobs[1]}"
+    [ "$status" = 0 ]
+    [ "$(jq -c '[.jobs[].job_id] | sort' <<<"$output")" = "[${jobs[0]},${jobs[1]}]" ]
+    job_is "${jobs[0]}" CANCELLED
+    job_is "${jobs[1]}" CANCELLED
+    [ ! -e ran ]
+}
+
+@test "a refused submission is not the end; a limit of jobs is; all refused is an error" {
+    gates
+    sbatch_is 'case "$*" in *--partition=p1*) echo "sbatch: error: not in p1" >&2; exit 1 ;; esac'
+    with_bin "$RV" run -g 1 --name some -- "${command[@]}"
+    [ "$status" = 0 ]
+    [[ $stderr == "rv: strategy 1 (p1) was not submitted: sbatch: not in p1" ]]
+    jobs_of
+    [ "${#jobs[@]}" = 1 ]
+    scontrol show job "${jobs[0]}" | grep -q 'Partition=p2'
+    # the plan is the second's, for everybody
+    [ "$(jq .candidate "$request/jobs/${jobs[0]}.json")" = 2 ]
+    "$RV" stop some
+    sbatch_is 'case "$*" in *--partition=p2*) printf "sbatch: error: QOSMaxSubmitJobPerUserLimit\nsbatch: error: Batch job submission failed: Job violates accounting/QOS policy\n" >&2; exit 1 ;; esac'
+    with_bin "$RV" run -g 1 --name limited --json -- "${command[@]}"
+    [ "$status" = 0 ]
+    valid <<<"$output"
+    [ "$(jq '.jobs | length' <<<"$output")" = 1 ]
+    [[ $stderr == *"QOSMaxSubmitJobPerUserLimit"* ]]
+    "$RV" stop limited
+    sbatch_is 'echo "sbatch: error: no ${3#*=}" >&2; exit 1'
+    before=$(find "$STATE/requests" -mindepth 1 -maxdepth 1 | wc -l)
+    with_bin "$RV" run -g 1 --name none -- "${command[@]}"
+    [ "$status" = 1 ]
+    [[ $stderr == "rv: cannot run 'none': strategy 1: sbatch: no p1; strategy 2: sbatch: no p2" ]]
+    [ "$(find "$STATE/requests" -mindepth 1 -maxdepth 1 | wc -l)" = "$before" ]
+}
+
+@test "rv killed between submission and note: the winner ends what it finds" {
+    gates
+    sbatch_is 'case "$*" in *--partition=p2*) "$real" "$@" >second; kill -9 $PPID; exit 1 ;; esac'
+    with_bin "$RV" run -g 1 --name killed -- "${command[@]}"
+    [ "$status" != 0 ]
+    jobs_of
+    [ "${#jobs[@]}" = 1 ]
+    jobs+=("$(tr -dc 0-9 <second)")
+    scancel "$g1"
+    one_ran n1
+    job_is "${jobs[1]}" CANCELLED
+    scontrol show job "${jobs[1]}" | grep -q "Comment=job ${jobs[0]} of this request"
+}
+
+@test "the loser is one that nobody noted: it ends by itself, and so does the winner" {
+    gates
+    sbatch_is 'case "$*" in *--partition=p2*) "$real" "$@" >second; kill -9 $PPID; exit 1 ;; esac'
+    with_bin "$RV" run -g 1 --name lost -- "${command[@]}"
+    jobs_of
+    jobs+=("$(tr -dc 0-9 <second)")
+    scancel "$g2"
+    one_ran n2
+    "$RV" ps -a --json | jq -e ".jobs[] | select(.name == \"lost\") | .job_id == ${jobs[1]}"
+}
+
+@test "no answer from slurmctld: the loser waits, and never takes over" {
+    gates
+    submit -g 1 --name calm -- "${command[@]}"
+    jobs_of
+    # Somebody holds the claim and has not begun: a gate, which lives.
+    printf 'job %u restart 0 first %u\n' "$g1" "$g1" >"$request/claim"
+    scancel "$g2"
+    wait_job "${jobs[1]}" RUNNING
+    kill -STOP "$(daemon slurmctld)"
+    wait_for 60 grep -q "cannot ask for job $g1" "$STATE/logs/calm-${jobs[1]}.batch.err" || bad=1
+    [ ! -e "$request/claim.1" ] || bad=1
+    kill -CONT "$(daemon slurmctld)"
+    [ -z "${bad:-}" ]
+    [ ! -e ran ]
+    touch "$request/started"
+    wait_job "${jobs[1]}" COMPLETED
+    scontrol show job "${jobs[1]}" | grep -q "Comment=job $g1 of this request runs the command"
+    [ ! -e ran ]
+    [ ! -e "$request/claim.1" ]
+    "$RV" stop "${jobs[0]}" || true
 }

@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "plan/fsio.h"
+#include "known_fan.h"
 #include "reqdir.h"
 #include "submit.h"
 
@@ -268,6 +269,133 @@ static void reads_back (void **state)
     request_fini (&second);
 }
 
+/* The only request of the folder, as rv sees it. */
+static struct requests only (struct fixture *f)
+{
+    struct requests list;
+
+    assert_int_equal (requests_load (f->state_dir, 0, &list, NULL), RV_OK);
+    assert_int_equal (list.n, 1);
+    return list;
+}
+
+static void is_job (struct fixture *f, uint32_t job_id, uint32_t log_id,
+                    const char *type, bool claimed)
+{
+    struct requests list = only (f);
+
+    assert_int_equal (list.req[0].job_id, job_id);
+    assert_int_equal (list.req[0].log_id, log_id);
+    assert_string_equal (list.req[0].gpu_type, type);
+    assert_int_equal (list.req[0].claimed, claimed);
+    requests_fini (&list);
+}
+
+/* A request of two jobs: 41 by the first plan, 42 by another one. */
+static void make_two (struct fixture *f, struct request *req)
+{
+    char *argv[] = {"sbatch", "x", NULL};
+
+    f->from.candidates = 2;
+    make (f, req);
+    assert_int_equal (request_submitted (req, 41, argv, NULL), RV_OK);
+    is_job (f, 41, 0, "a100", false);
+    snprintf (f->plan.type, sizeof (f->plan.type), "v100");
+    f->plan.tasks = 2;
+    f->from.candidate = 2;
+    assert_int_equal (request_add (&f->from, req, NULL), RV_OK);
+    assert_int_equal (request_submitted (req, 42, argv, NULL), RV_OK);
+}
+
+static void several_jobs (void **state)
+{
+    struct fixture *f = *state;
+    char *argv[] = {"sbatch", "x", NULL};
+    struct requests list;
+    struct request req;
+
+    make_two (f, &req);
+    is_job (f, 41, 0, "a100", false); /* nobody runs: the first */
+    list = only (f);
+    assert_int_equal (list.req[0].n_roots, 2);
+    assert_true (request_has_job (&list.req[0], 42));
+    assert_false (request_has_job (&list.req[0], 43));
+    assert_int_equal (request_turn_to (&list.req[0], 42), RV_OK);
+    assert_int_equal (list.req[0].tasks, 2);
+    assert_string_equal (list.req[0].gpu_type, "v100");
+    requests_fini (&list);
+    put (&req, "claim", "job 42 restart 0 first 42\n");
+    is_job (f, 42, 0, "v100", true);
+    /* it goes on in another job */
+    req.log_id = 42;
+    assert_int_equal (request_submitted (&req, 50, argv, NULL), RV_OK);
+    is_job (f, 50, 42, "v100", true);
+    /* 41 takes over */
+    put (&req, "claim.1", "job 41 restart 0 first 41\n");
+    is_job (f, 41, 0, "a100", true);
+    /* one that was submitted and not noted */
+    put (&req, "claim.2", "job 60 restart 0 first 60\n");
+    is_job (f, 60, 0, "a100", true);
+    request_fini (&req);
+}
+
+/* Of jobs that wait the one that should start first has the line. */
+static void stands_for_it (void **state)
+{
+    struct fixture *f = *state;
+    static const struct {
+        int64_t expected[2];
+        bool active[2], pending[2];
+        uint32_t job_id;
+        size_t waiting;
+    } v[] = {
+        {{0, 0}, {true, true}, {true, true}, 41, 2},
+        {{900, 500}, {true, true}, {true, true}, 42, 2},
+        {{0, 500}, {true, true}, {true, true}, 42, 2},
+        {{500, 500}, {true, true}, {true, true}, 41, 2},
+        {{500, 0}, {true, true}, {true, false}, 42, 2}, /* it has begun */
+        {{500, 900}, {false, true}, {false, true}, 42, 1},
+        {{0, 0}, {false, false}, {false, false}, 41, 0},
+    };
+    struct request req;
+
+    make_two (f, &req);
+    for (size_t i = 0; i < sizeof (v) / sizeof (v[0]); i++) {
+        struct cluster_job job[3];
+        struct known_job line[3];
+        struct known known = {.job = line, .n = 3};
+
+        known.reqs = only (f);
+        for (int k = 0; k < 3; k++) {
+            job[k] = (struct cluster_job){
+                .job_id = 41 + (uint32_t)k,
+                .name = "train",
+                .command = "/elsewhere/job.sh",
+                .submitted_at = req.created_at,
+                .active = k < 2 ? v[i].active[k] : true,
+                .pending = k < 2 ? v[i].pending[k] : true,
+                .expected_at = k < 2 ? v[i].expected[k] : 1,
+            };
+            line[k] = (struct known_job){
+                .job_id = job[k].job_id, .name = "train", .live = &job[k]};
+        }
+        known.jobs = (struct cluster_jobs){.job = job, .n = 3};
+        known_fan_choose (&known);
+        assert_int_equal (known.reqs.req[0].job_id, v[i].job_id);
+        assert_int_equal (known.reqs.req[0].n_waiting, v[i].waiting);
+        line[v[i].job_id - 41].req = &known.reqs.req[0];
+        known_fan_drop (&known);
+        assert_int_equal (known.n, 2); /* of it, and another's of that name */
+        assert_int_equal (line[0].job_id, v[i].job_id);
+        assert_int_equal (line[1].job_id, 43);
+        assert_true (known_fan_has (&known.reqs.req[0], "41"));
+        assert_true (known_fan_has (&known.reqs.req[0], "42"));
+        assert_false (known_fan_has (&known.reqs.req[0], "43"));
+        requests_fini (&known.reqs);
+    }
+    request_fini (&req);
+}
+
 static void statuses (void **state)
 {
     static const struct {
@@ -401,6 +529,8 @@ int main (void)
         cmocka_unit_test_setup_teardown (secrets_forgotten, setup, teardown),
         cmocka_unit_test_setup_teardown (job_sh, setup, teardown),
         cmocka_unit_test_setup_teardown (reads_back, setup, teardown),
+        cmocka_unit_test_setup_teardown (several_jobs, setup, teardown),
+        cmocka_unit_test_setup_teardown (stands_for_it, setup, teardown),
         cmocka_unit_test_setup_teardown (statuses, setup, teardown),
         cmocka_unit_test_setup_teardown (sbatch_words, setup, teardown),
         cmocka_unit_test (environment),

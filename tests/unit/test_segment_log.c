@@ -54,8 +54,8 @@ static struct segment_log begin (uint32_t job_id, uint32_t restart)
     struct segment_log log = {0};
     struct rv_error err = {0};
 
-    if (segment_log_begin (dir, job_id, restart, jobfile_read (dir, job_id).root,
-                           false, &log, &err))
+    if (segment_log_begin (dir, job_id, restart,
+                           jobfile_read (dir, job_id).root, false, &log, &err))
         fail_msg ("%s", err.text);
     return log;
 }
