@@ -195,11 +195,11 @@ static json_t *ask_cluster (const void *arg)
     site.conf = conf;
     memory = conf->select_type_param & CR_MEMORY;
     queue = cluster_queue_ask (memory);
-    return json_pack ("{s:o, s:o, s:b, s:b, s:I, s:o}", "nodes",
-                      pack_nodes (nodes), "partitions", pack_partitions (&site),
-                      "memory", memory, "hidden", !queue || jobs_hidden (conf),
-                      "now", (json_int_t)time (NULL), "queue",
-                      queue ? queue : json_null ());
+    return json_pack (
+        "{s:s?, s:o, s:o, s:b, s:b, s:I, s:o}", "cluster", conf->cluster_name,
+        "nodes", pack_nodes (nodes), "partitions", pack_partitions (&site),
+        "memory", memory, "hidden", !queue || jobs_hidden (conf), "now",
+        (json_int_t)time (NULL), "queue", queue ? queue : json_null ());
 }
 
 static int read_node (struct record_in *in, struct strategy_node *node,
@@ -262,6 +262,7 @@ static int read_cluster (const json_t *json, struct strategy_cluster *out,
     struct record_in nodes = record_begin (json_object_get (json, "nodes"));
     struct record_in parts =
         record_begin (json_object_get (json, "partitions"));
+    const char *cluster = json_string_value (json_object_get (json, "cluster"));
     int status = RV_OK;
 
     out->node = calloc (record_count (&nodes) + 1, sizeof (*out->node));
@@ -274,6 +275,7 @@ static int read_cluster (const json_t *json, struct strategy_cluster *out,
         read_partition (&parts, out->n_nodes, &out->part[out->n_parts++]);
     if (parts.failed)
         return error_set (err, RV_EFORMAT, "a partition record is malformed");
+    out->name = strdup (cluster ? cluster : "");
     out->now_s = json_integer_value (json_object_get (json, "now"));
     out->jobs_hidden = json_is_true (json_object_get (json, "hidden"));
     out->memory_shared = !json_is_true (json_object_get (json, "memory"));

@@ -64,6 +64,9 @@ int cluster_job_begin (struct slurm_ask *ask, uint32_t job_id,
 int cluster_job_poll (struct slurm_ask *ask, int timeout_ms, bool *ret_done,
                       struct cluster_jobs *ret, struct rv_error *err);
 
+/* cluster_name - the ClusterName of slurm.conf, malloc'ed. */
+int cluster_name (char **ret, struct rv_error *err);
+
 /* cluster_cancel - end a job as scancel(1) does. RV_ESTATE when it has ended,
  * RV_ENOTFOUND when there is none. */
 int cluster_cancel (uint32_t job_id, struct rv_error *err);

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "cluster.h"
+#include "record.h"
 
 /* Base states in the order of enum job_states. */
 static const char *const state_names[] = {
@@ -89,58 +90,53 @@ static void reason_text (const job_info_t *job, char *buf, size_t size)
     snprintf (buf, size, "Reason%u", job->state_reason);
 }
 
-static json_t *text (const char *s)
-{
-    json_t *value = json_string (s ? s : "");
-
-    return value ? value : json_string ("?");
-}
-
-static json_t *pack_job (const job_info_t *job)
+static void put_job (struct record_out *out, const job_info_t *job)
 {
     char reason[256];
     uint32_t base = job->job_state & JOB_STATE_BASE;
     bool active = base <= JOB_SUSPENDED || (job->job_state & JOB_COMPLETING);
     bool limit = job->time_limit != INFINITE && job->time_limit != NO_VAL;
+    bool exited = WIFEXITED (job->exit_code);
 
     reason_text (job, reason, sizeof (reason));
-    return json_pack (
-        "{s:I, s:I, s:I, s:o, s:o, s:o, s:s, s:o, s:b, s:b, s:I, s:i, s:o, "
-        "s:o, s:I, "
-        "s:I, s:I, s:I, s:I, s:I, s:i, s:i, s:o}",
-        "job_id", (json_int_t)job->job_id, "array_id",
-        (json_int_t)job->array_job_id, "array_task",
-        job->array_job_id && job->array_task_id != NO_VAL
-            ? (json_int_t)job->array_task_id
-            : (json_int_t)-1,
-        "name", text (job->name), "partition", text (job->partition),
-        "node_list", text (job->nodes), "state", state_name (job->job_state),
-        "reason", text (reason), "active", active, "pending",
-        base == JOB_PENDING, "nodes", (json_int_t)job->num_nodes, "restarts",
-        job->restart_cnt, "tres_per_node", text (job->tres_per_node),
-        "tres_per_job", text (job->tres_per_job), "submitted_at",
-        (json_int_t)job->submit_time, "begins_at",
-        (json_int_t)job->eligible_time, "started_at",
-        (json_int_t)(base == JOB_PENDING ? 0 : job->start_time), "expected_at",
-        (json_int_t)(base == JOB_PENDING ? job->start_time : 0), "ended_at",
-        (json_int_t)(active ? 0 : job->end_time), "time_limit_s",
-        limit ? (json_int_t)job->time_limit * 60
-              : (json_int_t)STRATEGY_UNLIMITED,
-        "exit_status",
-        WIFEXITED (job->exit_code) ? WEXITSTATUS (job->exit_code) : 0,
-        "exit_signal",
-        WIFSIGNALED (job->exit_code) ? WTERMSIG (job->exit_code) : 0, "command",
-        text (job->command));
+    record_int (out, job->job_id);
+    record_int (out, job->array_job_id);
+    record_int (out, job->array_job_id && job->array_task_id != NO_VAL
+                         ? (int64_t)job->array_task_id
+                         : -1);
+    record_text (out, job->name);
+    record_text (out, job->partition);
+    record_text (out, job->nodes);
+    record_text (out, state_name (job->job_state));
+    record_text (out, reason);
+    record_text (out, job->command);
+    record_int (out, active);
+    record_int (out, base == JOB_PENDING);
+    record_int (out, job->num_nodes);
+    record_int (out, job->restart_cnt);
+    record_text (out, job->tres_per_node);
+    record_text (out, job->tres_per_job);
+    record_int (out, (int64_t)job->submit_time);
+    record_int (out, (int64_t)job->eligible_time);
+    record_int (out, base == JOB_PENDING ? 0 : (int64_t)job->start_time);
+    record_int (out, base == JOB_PENDING ? (int64_t)job->start_time : 0);
+    record_int (out, active ? 0 : (int64_t)job->end_time);
+    record_int (out, limit ? (int64_t)job->time_limit * 60
+                           : (int64_t)STRATEGY_UNLIMITED);
+    record_int (out, exited ? WEXITSTATUS (job->exit_code) : 0);
+    record_int (out,
+                WIFSIGNALED (job->exit_code) ? WTERMSIG (job->exit_code) : 0);
+    record_end (out);
 }
 
-static json_t *pack_jobs (job_info_msg_t *msg)
+/* The child ends soon, so the answer of Slurm is not freed. */
+static json_t *pack_jobs (const job_info_msg_t *msg)
 {
-    json_t *list = json_array ();
+    struct record_out out = {0};
 
     for (uint32_t i = 0; i < msg->record_count; i++)
-        json_array_append_new (list, pack_job (&msg->job_array[i]));
-    slurm_free_job_info_msg (msg);
-    return list;
+        put_job (&out, &msg->job_array[i]);
+    return record_json (&out);
 }
 
 static json_t *ask_user (const void *arg)
@@ -182,18 +178,6 @@ static int64_t tres_gpus (const char *tres)
     return n ? n : -1;
 }
 
-static char *dup_member (const json_t *json, const char *key)
-{
-    const char *s = json_string_value (json_object_get (json, key));
-
-    return strdup (s ? s : "");
-}
-
-static int64_t number (const json_t *json, const char *key)
-{
-    return json_integer_value (json_object_get (json, key));
-}
-
 /* The table's own text, so that the member is static. */
 static const char *state_static (const char *name)
 {
@@ -209,56 +193,58 @@ static const char *state_static (const char *name)
     return "UNKNOWN";
 }
 
-static int read_job (const json_t *json, struct cluster_job *job)
+static void read_job (struct record_in *in, struct cluster_job *job)
 {
-    const char *per_node, *per_job;
+    char *text, *per_node;
 
-    job->job_id = (uint32_t)number (json, "job_id");
-    job->array_id = (uint32_t)number (json, "array_id");
-    job->array_task = number (json, "array_task");
-    job->name = dup_member (json, "name");
-    job->partition = dup_member (json, "partition");
-    job->node_list = dup_member (json, "node_list");
-    job->reason = dup_member (json, "reason");
-    job->command = dup_member (json, "command");
-    job->state =
-        state_static (json_string_value (json_object_get (json, "state")));
-    job->active = json_is_true (json_object_get (json, "active"));
-    job->pending = json_is_true (json_object_get (json, "pending"));
-    job->nodes = (uint32_t)number (json, "nodes");
-    job->restarts = (uint32_t)number (json, "restarts");
-    job->submitted_at = number (json, "submitted_at");
-    job->begins_at = number (json, "begins_at");
-    job->expected_at = number (json, "expected_at");
-    job->started_at = number (json, "started_at");
-    job->ended_at = number (json, "ended_at");
-    job->time_limit_s = number (json, "time_limit_s");
-    job->exit_status = (int)number (json, "exit_status");
-    job->exit_signal = (int)number (json, "exit_signal");
-    per_node = json_string_value (json_object_get (json, "tres_per_node"));
-    per_job = json_string_value (json_object_get (json, "tres_per_job"));
-    job->gpus = tres_gpus (per_job ? per_job : "");
-    if (job->gpus < 0 && (job->gpus = tres_gpus (per_node ? per_node : "")) > 0)
+    job->job_id = (uint32_t)record_get_int (in);
+    job->array_id = (uint32_t)record_get_int (in);
+    job->array_task = record_get_int (in);
+    job->name = record_get_text (in);
+    job->partition = record_get_text (in);
+    job->node_list = record_get_text (in);
+    text = record_get_text (in);
+    job->state = state_static (text);
+    free (text);
+    job->reason = record_get_text (in);
+    job->command = record_get_text (in);
+    job->active = record_get_int (in) != 0;
+    job->pending = record_get_int (in) != 0;
+    job->nodes = (uint32_t)record_get_int (in);
+    job->restarts = (uint32_t)record_get_int (in);
+    per_node = record_get_text (in);
+    text = record_get_text (in);
+    job->gpus = text ? tres_gpus (text) : -1;
+    if (job->gpus < 0 && per_node && (job->gpus = tres_gpus (per_node)) > 0)
         job->gpus *= job->nodes;
-    return job->name && job->partition && job->node_list && job->reason
-                   && job->command
-               ? RV_OK
-               : RV_ENOMEM;
+    free (per_node);
+    free (text);
+    job->submitted_at = record_get_int (in);
+    job->begins_at = record_get_int (in);
+    job->started_at = record_get_int (in);
+    job->expected_at = record_get_int (in);
+    job->ended_at = record_get_int (in);
+    job->time_limit_s = record_get_int (in);
+    job->exit_status = (int)record_get_int (in);
+    job->exit_signal = (int)record_get_int (in);
+    record_next (in);
 }
 
 static int read_jobs (const json_t *json, struct cluster_jobs *ret,
                       struct rv_error *err)
 {
+    struct record_in in = record_begin (json);
     struct cluster_jobs out = {0};
 
-    out.job = calloc (json_array_size (json) + 1, sizeof (*out.job));
+    out.job = calloc (record_count (&in) + 1, sizeof (*out.job));
     if (!out.job)
         return error_set (err, RV_ENOMEM, "out of memory");
-    for (size_t i = 0; i < json_array_size (json); i++)
-        if (read_job (json_array_get (json, i), &out.job[out.n++]) != RV_OK) {
-            cluster_jobs_fini (&out);
-            return error_set (err, RV_ENOMEM, "out of memory");
-        }
+    while (record_more (&in) && !in.failed)
+        read_job (&in, &out.job[out.n++]);
+    if (in.failed) {
+        cluster_jobs_fini (&out);
+        return error_set (err, RV_EFORMAT, "a job record is malformed");
+    }
     *ret = out;
     return RV_OK;
 }
@@ -303,6 +289,29 @@ int cluster_job_poll (struct slurm_ask *ask, int timeout_ms, bool *ret_done,
 
     if (status == RV_OK && *ret_done)
         status = read_jobs (json, ret, err);
+    json_decref (json);
+    return status;
+}
+
+static json_t *ask_name (const void *arg)
+{
+    slurm_conf_t *conf = NULL;
+
+    (void)arg;
+    if (slurm_load_ctl_conf (0, &conf))
+        return NULL;
+    return json_string (conf->cluster_name ? conf->cluster_name : "");
+}
+
+int cluster_name (char **ret, struct rv_error *err)
+{
+    json_t *json = NULL;
+    int status = slurm_ask_wait (ask_name, NULL, &json, err);
+    const char *name = json_string_value (json);
+
+    *ret = status == RV_OK ? strdup (name ? name : "") : NULL;
+    if (status == RV_OK && !*ret)
+        status = error_set (err, RV_ENOMEM, "out of memory");
     json_decref (json);
     return status;
 }

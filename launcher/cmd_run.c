@@ -165,6 +165,7 @@ static int prepare (struct run *run)
     run->from = (struct request_new){
         .state_dir = s->state_dir,
         .name = run->command.name,
+        .cluster = run->cluster.name,
         .plan = run->plan,
         .launch = run->command.launch,
         .nccl_timeout_s = s->nccl_timeout_s,
@@ -328,6 +329,7 @@ static int print_plan (struct run *run)
 static int submit (struct run *run)
 {
     struct rv_error err = {0};
+    int status;
 
     if (where_program ("rv-exec", &run->rv_exec, &err) != RV_OK)
         return fail (run, CMD_FAILED, &err);
@@ -337,7 +339,10 @@ static int submit (struct run *run)
                          "set state_dir in rv.conf to a folder that you can "
                          "write and the nodes share",
                          "cannot %s: %s", run->what, err.text);
-    if (run_fan_submit (&run->fan, &err) != RV_OK) {
+    status = run_fan_submit (&run->fan, &err);
+    if (status == RV_ETIMEDOUT) /* the job may be there, and need its folder */
+        return fail (run, CMD_NO_CONTROLLER, &err);
+    if (status != RV_OK) {
         request_discard (&run->req);
         return fail (run, CMD_FAILED, &err);
     }

@@ -9,11 +9,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cmd_job.h"
 #include "known_fan.h"
 #include "plan/fsio.h"
+#include "siblings.h"
+
+#define LOST_S 3600 /* longer than any rv run takes to submit */
 
 int cmd_job_status (int code)
 {
@@ -88,10 +92,97 @@ static bool add_forgotten (struct known *known, const struct request *req)
     return n ? ok : add (known, &job);
 }
 
+static int by_id (const void *a, const void *b)
+{
+    uint32_t x = (*(const struct request *const *)a)->job_id;
+    uint32_t y = (*(const struct request *const *)b)->job_id;
+
+    return x < y ? -1 : x > y;
+}
+
+/* The first request of the sorted [order] with that job id or a larger one. */
+static size_t first_of (const struct request *const *order, size_t n,
+                        uint32_t job_id)
+{
+    size_t low = 0, high = n;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if (order[middle]->job_id < job_id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* The jobs of a request that no file names, by their scripts. Of several the
+ * one that runs, or the first. */
+static void find_jobs (const struct known *known, struct request *lost)
+{
+    bool runs = false;
+
+    for (size_t i = 0; i < known->jobs.n && !lost->torn; i++) {
+        const struct cluster_job *job = &known->jobs.job[i];
+
+        if (!siblings_is_of (lost->dir, job->command))
+            continue;
+        if (!lost->job_id || (!runs && job->active && !job->pending))
+            lost->job_id = job->job_id;
+        runs = runs || (job->active && !job->pending);
+        if (lost->n_roots < REQUEST_ROOTS)
+            lost->root[lost->n_roots++] = job->job_id;
+    }
+}
+
+/* rv run was killed while sbatch ran: Slurm tells which job it became. */
+static void adopt (struct known *known)
+{
+    struct requests *reqs = &known->reqs;
+    size_t n = reqs->n + reqs->n_lost, kept = 0;
+    struct request *all =
+        reqs->n_lost ? realloc (reqs->req, n * sizeof (*all)) : NULL;
+
+    if (!all)
+        return;
+    reqs->req = all;
+    for (size_t i = 0; i < reqs->n_lost; i++) {
+        struct request *lost = &reqs->lost[i];
+
+        find_jobs (known, lost);
+        if (lost->job_id)
+            reqs->req[reqs->n++] = *lost;
+        else
+            reqs->lost[kept++] = *lost;
+    }
+    reqs->n_lost = kept;
+}
+
+/* Give [job] the request that was submitted as [job_id]. */
+static void match (const struct known *known,
+                   const struct request *const *order, bool *taken,
+                   struct known_job *job, uint32_t job_id)
+{
+    for (size_t j = first_of (order, known->reqs.n, job_id);
+         j < known->reqs.n && order[j]->job_id == job_id; j++)
+        if (made_of (order[j], job->live)) {
+            job->req = order[j];
+            taken[j] = true;
+        }
+}
+
 static int join (struct known *known, struct rv_error *err)
 {
-    bool ok = true;
+    const struct request **order =
+        calloc (known->reqs.n + 1, sizeof (struct request *));
+    bool *taken = calloc (known->reqs.n + 1, sizeof (*taken));
+    bool ok = order && taken;
 
+    for (size_t i = 0; ok && i < known->reqs.n; i++)
+        order[i] = &known->reqs.req[i];
+    if (ok)
+        qsort (order, known->reqs.n, sizeof (struct request *), by_id);
     for (size_t i = 0; ok && i < known->jobs.n; i++) {
         const struct cluster_job *live = &known->jobs.job[i];
 
@@ -101,17 +192,15 @@ static int join (struct known *known, struct rv_error *err)
                                              .array_id = live->array_id,
                                              .task = live->array_task});
     }
-    for (size_t i = 0; ok && i < known->reqs.n; i++) {
-        const struct request *req = &known->reqs.req[i];
-        bool found = false;
-
-        for (size_t j = 0; j < known->jobs.n; j++)
-            if (made_of (req, known->job[j].live)) {
-                known->job[j].req = req;
-                found = true;
-            }
-        ok = found || add_forgotten (known, req);
+    for (size_t i = 0; ok && i < known->jobs.n; i++) {
+        match (known, order, taken, &known->job[i], known->job[i].job_id);
+        if (known->job[i].array_id)
+            match (known, order, taken, &known->job[i], known->job[i].array_id);
     }
+    for (size_t j = 0; ok && j < known->reqs.n; j++)
+        ok = taken[j] || add_forgotten (known, order[j]);
+    free (order);
+    free (taken);
     if (!ok)
         return error_set (err, RV_ENOMEM, "out of memory");
     known_fan_drop (known);
@@ -145,6 +234,36 @@ int known_request (const struct known_job *job, struct request *ret,
         ret->dir = strdup (job->req->dir);
     }
     return ret->dir ? RV_OK : error_set (err, RV_ENOMEM, "out of memory");
+}
+
+/* What is left of an rv run that was killed: no job of this cluster has its
+ * script, and nobody can be about to submit it. */
+static void clear_lost (const struct known *known)
+{
+    struct rv_error err = {0};
+    int64_t before = (int64_t)time (NULL) - LOST_S;
+    char *name = NULL;
+    bool any = false;
+
+    for (size_t i = 0; i < known->reqs.n_lost; i++) {
+        const struct request *lost = &known->reqs.lost[i];
+
+        if (lost->created_at < before && lost->torn)
+            request_discard (lost);
+        any = any || (lost->created_at < before && !lost->torn);
+    }
+    if (!any || cluster_name (&name, &err) != RV_OK || !name[0]) {
+        free (name);
+        return;
+    }
+    for (size_t i = 0; i < known->reqs.n_lost; i++) {
+        const struct request *lost = &known->reqs.lost[i];
+
+        if (lost->created_at < before && !lost->torn
+            && !strcmp (lost->cluster, name))
+            request_discard (lost);
+    }
+    free (name);
 }
 
 /* Tasks of an array have ids of their own, which no file tells. */
@@ -210,12 +329,22 @@ int known_load (const char *state_dir, bool offline, struct known *ret,
                 struct rv_error *err)
 {
     struct known out = {.n = 0};
-    int status = cluster_jobs_load (&out.jobs, err);
+    bool online = false;
+    int status;
 
-    if (status != RV_OK && offline)
-        status = RV_OK;
-    if (status == RV_OK)
-        status = requests_load (state_dir, 0, &out.reqs, err);
+    /* The folders first: a job that is noted after this look at them is among
+     * Slurm's, and one that is not among Slurm's was not to be noted. */
+    status = requests_load (state_dir, 0, &out.reqs, err);
+    if (status == RV_OK) {
+        status = cluster_jobs_load (&out.jobs, err);
+        online = status == RV_OK;
+        if (offline)
+            status = RV_OK;
+    }
+    if (online) {
+        adopt (&out);
+        clear_lost (&out);
+    }
     if (status == RV_OK)
         known_fan_choose (&out);
     if (status == RV_OK)

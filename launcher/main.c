@@ -10,7 +10,10 @@
 
 #include "cmd.h"
 #include "sandbox/sandbox.h"
+#include "slurm_ask.h"
 #include "version.h"
+
+#define PATIENCE_MS 5000 /* slurmctld may just be restarted */
 
 /* Is [arg] the option [name], alone or with a value behind '='? */
 static bool option (const char *arg, const char *name, const char **ret_value)
@@ -58,6 +61,9 @@ static int run_command (struct cmd_ctx *ctx, int argc, char **argv)
                                     argv[i], argv[i], argv[0]);
     if (!ctx->cmd->local && other_cluster (ctx) != CMD_OK)
         return CMD_UNMET;
+    /* What rv-exec asks for it asks again itself. */
+    if (ctx->cmd->summary)
+        slurm_ask_patience (PATIENCE_MS);
     return ctx->cmd->run (ctx, argc, argv);
 }
 

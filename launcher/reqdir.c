@@ -184,7 +184,7 @@ static json_t *describe (const struct request_new *from,
 
     return json_pack (
         "{s:s, s:s, s:s, s:o, s:o, s:I, s:o, s:I, s:I, s:I, s:I, s:o, s:I, "
-        "s:s, s:o, s:o, s:I, s:o, s:o, s:I, s:I}",
+        "s:s, s:o, s:o, s:I, s:o, s:o, s:I, s:I, s:o}",
         "schema", "rv.request/1", "id", req->id, "name", req->name,
         "created_at", jsonout_time (req->created_at), "cwd", jsonout_text (cwd),
         "gpus", (json_int_t)p->gpus, "gpu_type",
@@ -204,7 +204,9 @@ static json_t *describe (const struct request_new *from,
         jsonout_text (req->log_dir), "srun_options",
         options_json (from->srun_options), "candidates",
         (json_int_t)(from->candidates ? from->candidates : 1), "spares",
-        (json_int_t)from->spares);
+        (json_int_t)from->spares, "cluster",
+        from->cluster && from->cluster[0] ? jsonout_text (from->cluster)
+                                          : json_null ());
 }
 
 /* A new file in the new folder: nobody reads it before the submission, so it
@@ -420,6 +422,22 @@ void request_discard (const struct request *req)
         fsio_remove_tree (req->dir, NULL);
 }
 
+/* Whole or not at all: others may read the folder now. */
+static int replace_json (const struct request *req, const char *name,
+                         json_t *json_take, struct rv_error *err)
+{
+    char *text = json_take ? json_dumps (json_take, JSON_INDENT (1)) : NULL;
+    char *path = fsio_join (req->dir, name);
+    int status = text && path
+                     ? fsio_write (path, text, strlen (text), 0600, err)
+                     : error_set (err, RV_ENOMEM, "out of memory");
+
+    free (path);
+    free (text);
+    json_decref (json_take);
+    return status;
+}
+
 int request_submitted (struct request *req, uint32_t job_id,
                        char *const sbatch_argv[], struct rv_error *err)
 {
@@ -431,7 +449,7 @@ int request_submitted (struct request *req, uint32_t job_id,
         json_array_append_new (words, jsonout_text (sbatch_argv[i]));
     snprintf (name, sizeof (name), "jobs/%u.json", job_id);
     req->job_id = job_id;
-    status = write_json (
+    status = replace_json (
         req, name,
         json_pack (
             "{s:s, s:I, s:I, s:o, s:o, s:o}", "schema", "rv.job/1", "job_id",
@@ -440,8 +458,6 @@ int request_submitted (struct request *req, uint32_t job_id,
             req->log_id ? json_integer (req->log_id) : json_null (),
             "submitted_at", jsonout_time (time (NULL)), "sbatch_argv", words),
         err);
-    if (status == RV_OK)
-        status = sync_path (req->dir, name, err);
     return status == RV_OK ? request_sync (req, err) : status;
 }
 
@@ -454,6 +470,7 @@ void request_fini (struct request *req)
     free (req->name);
     free (req->log_dir);
     free (req->gpu_type);
+    free (req->cluster);
     memset (req, 0, sizeof (*req));
 }
 

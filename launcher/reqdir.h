@@ -46,12 +46,16 @@ struct request {
         n_waiting; /* of them, of several that nobody has claimed yet; known.c
                          fills it in */
     bool claimed;  /* of several, job_id is the one that runs the command */
+    char *cluster; /* read back alone; "" = not known */
+    bool torn;     /* of struct requests' lost: written in part, so that no
+                      job can be of it; only id, dir, created_at are set */
 };
 
 /* What `rv run` knows before the submission. Everything is borrowed. */
 struct request_new {
     const char *state_dir; /* absolute */
     const char *name, *rv_exec;
+    const char *cluster; /* that it goes to; NULL or "" = not known */
     const struct strategy_plan *plan;
     enum command_launch launch;
     int64_t nccl_timeout_s; /* 0 = not asked for */
@@ -110,10 +114,14 @@ void request_fini (struct request *req); /* NULL is fine */
 struct requests {
     struct request *req;
     size_t n;
+    struct request *lost; /* of which no file names a job: job_id is 0 */
+    size_t n_lost;
 };
 
-/* requests_load - every request that has a job, newest first. A folder that is
- * not readable as one is passed over. A state_dir that is not there is empty.
+/* requests_load - every request that has a job, newest first; and those of
+ * which a job is not known, because their rv run was killed before it could
+ * note one, or is about to. A folder that is not readable as a request is
+ * passed over. A state_dir that is not there is empty.
  *   max   stop after so many; 0 = all */
 int requests_load (const char *state_dir, size_t max, struct requests *ret,
                    struct rv_error *err);

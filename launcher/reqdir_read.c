@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "exec/claim.h"
 #include "jobfile.h"
@@ -90,6 +91,34 @@ static void take_plan (struct request *req, const json_t *json)
     req->tasks = (uint32_t)json_integer_value (json_object_get (json, "tasks"));
 }
 
+/* The job that its batch step names: rv run was killed before it could. */
+static uint32_t started_job (const char *dir)
+{
+    json_t *json = read_json (dir, "status.json", NULL);
+    json_int_t id = json_integer_value (json_object_get (json, "job_id"));
+
+    json_decref (json);
+    return id > 0 && id <= UINT32_MAX ? (uint32_t)id : 0;
+}
+
+/* rv run was killed before it could call sbatch. One that has a job is not
+ * readable for another reason. */
+static bool read_torn (const char *dir, struct request *req)
+{
+    struct stat st;
+
+    if (req->job_id || stat (dir, &st))
+        return false;
+    req->torn = true;
+    req->id = strdup (strrchr (dir, '/') + 1);
+    req->dir = strdup (dir);
+    req->created_at = st.st_mtime;
+    if (req->id && req->dir)
+        return true;
+    request_fini (req);
+    return false;
+}
+
 static bool read_request (const char *dir, struct request *req)
 {
     struct jobfile *jobs = NULL;
@@ -99,14 +128,18 @@ static bool read_request (const char *dir, struct request *req)
     size_t n = jobfile_list (dir, &jobs);
 
     memset (req, 0, sizeof (*req));
-    if (n == 0 || !(json = read_json (dir, "request.json", NULL))) {
+    json = read_json (dir, "request.json", NULL);
+    if (!json) {
         free (jobs);
-        return false;
+        return n == 0 && read_torn (dir, req);
     }
+    if (n == 0)
+        req->job_id = started_job (dir);
     /* The first may have been refused. */
     if (n == 1 && json_integer_value (json_object_get (json, "spares")) > 0)
         jobs[0] = jobfile_read (dir, jobs[0].job_id);
-    choose_job (req, dir, jobs, n);
+    if (n)
+        choose_job (req, dir, jobs, n);
     free (jobs);
     json = read_plan (dir, req, json);
     req->id = dup_member (json, "id");
@@ -114,11 +147,13 @@ static bool read_request (const char *dir, struct request *req)
     req->name = dup_member (json, "name");
     req->log_dir = dup_member (json, "log_dir");
     take_plan (req, json);
+    req->cluster = dup_member (json, "cluster");
     when = json_string_value (json_object_get (json, "created_at"));
     if (when && timefmt_parse (when, &created, NULL) == RV_OK)
         req->created_at = created.tv_sec;
     json_decref (json);
-    if (req->id && req->dir && req->name && req->log_dir && req->gpu_type)
+    if (req->id && req->dir && req->name && req->log_dir && req->gpu_type
+        && req->cluster)
         return true;
     request_fini (req);
     return false;
@@ -161,6 +196,15 @@ static int is_request (const struct dirent *entry)
     return entry->d_name[0] != '.';
 }
 
+/* Take one that was read to its kind. */
+static void sort_in (struct requests *list, struct request *req)
+{
+    if (req->job_id)
+        list->req[list->n++] = *req;
+    else
+        list->lost[list->n_lost++] = *req;
+}
+
 int requests_load (const char *state_dir, size_t max, struct requests *ret,
                    struct rv_error *err)
 {
@@ -176,19 +220,23 @@ int requests_load (const char *state_dir, size_t max, struct requests *ret,
         return RV_EIO;
     }
     out.req = calloc (n > 0 ? (size_t)n : 1, sizeof (*out.req));
+    out.lost = calloc (n > 0 ? (size_t)n : 1, sizeof (*out.lost));
     for (int i = 0; i < n; i++) {
         char *dir = fsio_join (root, names[i]->d_name);
+        struct request req;
 
-        if (out.req && dir && (!max || out.n < max)
-            && read_request (dir, &out.req[out.n]))
-            out.n++;
+        if (out.req && out.lost && dir && (!max || out.n < max)
+            && read_request (dir, &req))
+            sort_in (&out, &req);
         free (dir);
         free (names[i]);
     }
     free (names);
     free (root);
-    if (!out.req)
+    if (!out.req || !out.lost) {
+        requests_fini (&out);
         return error_set (err, RV_ENOMEM, "out of memory");
+    }
     *ret = out;
     return RV_OK;
 }
@@ -199,7 +247,10 @@ void requests_fini (struct requests *list)
         return;
     for (size_t i = 0; i < list->n; i++)
         request_fini (&list->req[i]);
+    for (size_t i = 0; i < list->n_lost; i++)
+        request_fini (&list->lost[i]);
     free (list->req);
+    free (list->lost);
     memset (list, 0, sizeof (*list));
 }
 

@@ -128,7 +128,7 @@ static int submit_one (struct run_fan *fan, size_t k, struct rv_error *err)
     if (rc == RV_OK && k)
         rc = request_add (fan->from, fan->req, err);
     if (rc == RV_OK)
-        rc = submit_run (job->argv, &job->job_id, err);
+        rc = submit_again (job->argv, &job->job_id, err);
     if (rc != RV_OK)
         return rc;
     fan->n_submitted++;

@@ -16,6 +16,7 @@
 #include <signal.h>
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -26,6 +27,7 @@
 
 #define REACH_MS     4000
 #define ANSWER_MS    60000
+#define AGAIN_MS     250
 #define ANSWER_MAX   ((size_t)256 << 20)
 #define CONTROLLERS  10
 #define REACHED_BYTE "+"
@@ -216,8 +218,8 @@ int slurm_ask_poll (struct slurm_ask *ask, int timeout_ms, bool *ret_done,
     return status;
 }
 
-int slurm_ask_wait (slurm_ask_f f, const void *arg, json_t **ret,
-                    struct rv_error *err)
+static int ask_once (slurm_ask_f f, const void *arg, json_t **ret,
+                     struct rv_error *err)
 {
     struct slurm_ask ask;
     bool done = false;
@@ -225,5 +227,31 @@ int slurm_ask_wait (slurm_ask_f f, const void *arg, json_t **ret,
 
     while (status == RV_OK && !done)
         status = slurm_ask_poll (&ask, 1000, &done, ret, err);
+    return status;
+}
+
+static int patience_ms;
+
+void slurm_ask_patience (int ms)
+{
+    patience_ms = ms;
+}
+
+int slurm_ask_wait (slurm_ask_f f, const void *arg, json_t **ret,
+                    struct rv_error *err)
+{
+    int64_t end = proc_now_ms () + patience_ms;
+    bool told = false;
+    int status;
+
+    while ((status = ask_once (f, arg, ret, err)) == RV_ETIMEDOUT
+           && proc_now_ms () < end) {
+        if (!told)
+            fprintf (stderr,
+                     "rv: slurmctld does not answer; asking again for %d s\n",
+                     patience_ms / 1000);
+        told = true;
+        poll (NULL, 0, AGAIN_MS);
+    }
     return status;
 }

@@ -47,6 +47,10 @@ int slurm_ask_poll (struct slurm_ask *ask, int timeout_ms, bool *ret_done,
 /* slurm_ask_cancel - drop an open question. One that is not open is fine. */
 void slurm_ask_cancel (struct slurm_ask *ask);
 
+/* slurm_ask_patience - from now on slurm_ask_wait asks again for so long where
+ * no controller answers, with a line on stderr; at first it does not. */
+void slurm_ask_patience (int ms);
+
 /* slurm_ask_wait - begin and poll to the end. */
 int slurm_ask_wait (slurm_ask_f f, const void *arg, json_t **ret,
                     struct rv_error *err);

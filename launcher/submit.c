@@ -199,6 +199,24 @@ static const char *submit_limit (const char *text, int *ret_len)
     return NULL;
 }
 
+/* Slurm's words (slurm_strerror) for a controller that is not there, or that
+ * went while it was asked. */
+static bool lost_controller (const char *text)
+{
+    static const char *const words[] = {
+        "Unable to contact slurm controller",
+        "Communication connection failure",
+        "Socket timed out on send/recv operation",
+        "Zero Bytes were transmitted or received",
+        "Slurm controller in standby mode",
+    };
+
+    for (size_t i = 0; i < sizeof (words) / sizeof (words[0]); i++)
+        if (strstr (text, words[i]))
+            return true;
+    return false;
+}
+
 /* sbatch's own words, less its prefix. A filter of the site may say more than a
  * line: that goes to stderr as it is. */
 static int refused (const struct proc_result *result, struct rv_error *err)
@@ -208,6 +226,8 @@ static int refused (const struct proc_result *result, struct rv_error *err)
     char line[400];
     int n = 0;
 
+    if (lost_controller (text))
+        return error_set (err, RV_ETIMEDOUT, "sbatch lost slurmctld");
     limit = submit_limit (text, &n);
     if (limit)
         return error_set (err, RV_ESTATE,

@@ -48,6 +48,7 @@ void strategy_cluster_fini (struct strategy_cluster *cluster)
         job_fini (&cluster->job[i]);
     for (size_t i = 0; i < cluster->n_resv; i++)
         free (cluster->resv[i].node);
+    free (cluster->name);
     free (cluster->node);
     free (cluster->part);
     free (cluster->job);

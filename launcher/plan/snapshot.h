@@ -88,6 +88,7 @@ struct strategy_rule {
 };
 
 struct strategy_cluster {
+    char *name; /* ClusterName; NULL = not known */
     struct strategy_node *node;
     size_t n_nodes;
     struct strategy_partition *part;
