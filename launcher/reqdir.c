@@ -24,20 +24,23 @@
 struct text {
     char *buf;
     size_t len, size;
+    bool failed;
 };
 
 static void text_add (struct text *t, const char *s, size_t n)
 {
-    if (t->size && !t->buf)
+    if (t->failed)
         return;
     if (!t->buf || t->len + n + 1 > t->size) {
         size_t size = (t->len + n + 1) * 2;
-        char *buf = realloc (t->buf, size);
+        char *buf = malloc (size);
 
-        if (!buf)
-            free (t->buf);
+        if (buf && t->buf)
+            memcpy (buf, t->buf, t->len);
+        free (t->buf);
         t->buf = buf;
         t->size = size;
+        t->failed = !buf;
         if (!buf)
             return;
     }
@@ -363,33 +366,9 @@ int request_begin (const struct request_new *from, struct request *ret,
     return RV_OK;
 }
 
-int request_write (const struct request_new *from, const struct request *req,
-                   struct rv_error *err)
-{
-    char *cwd = getcwd (NULL, 0);
-    int status;
-
-    if (!cwd)
-        return error_set (err, RV_EIO, "the working folder: %s",
-                          strerror (errno));
-    status = make_folders (from->state_dir, req, err);
-    if (status == RV_OK)
-        status = write_argv (from, req, err);
-    if (status == RV_OK)
-        status = write_secrets (from, req, err);
-    if (status == RV_OK)
-        status = write_job_sh (from, req, err);
-    if (status == RV_OK)
-        status =
-            write_json (req, "request.json", describe (from, req, cwd), err);
-    free (cwd);
-    if (status != RV_OK)
-        request_discard (req);
-    return status;
-}
-
-int request_add (const struct request_new *from, struct request *req,
-                 struct rv_error *err)
+/* What a plan of the request needs of its own. */
+static int write_plan (const struct request_new *from,
+                       const struct request *req, struct rv_error *err)
 {
     char *cwd = getcwd (NULL, 0), name[32];
     int status;
@@ -402,6 +381,30 @@ int request_add (const struct request_new *from, struct request *req,
     if (status == RV_OK)
         status = write_json (req, name, describe (from, req, cwd), err);
     free (cwd);
+    return status;
+}
+
+int request_write (const struct request_new *from, const struct request *req,
+                   struct rv_error *err)
+{
+    int status = make_folders (from->state_dir, req, err);
+
+    if (status == RV_OK)
+        status = write_argv (from, req, err);
+    if (status == RV_OK)
+        status = write_secrets (from, req, err);
+    if (status == RV_OK)
+        status = write_plan (from, req, err);
+    if (status != RV_OK)
+        request_discard (req);
+    return status;
+}
+
+int request_add (const struct request_new *from, struct request *req,
+                 struct rv_error *err)
+{
+    int status = write_plan (from, req, err);
+
     if (status == RV_OK)
         req->candidate = from->candidate;
     return status;
