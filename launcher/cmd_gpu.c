@@ -189,7 +189,8 @@ static int refuse (const struct cmd_ctx *ctx, const struct jobstep *step,
                      (int)(len > 300 ? 300 : len), from);
 }
 
-/* Is the job over, as slurmctld itself says? */
+/* Does the job not run any more, as slurmctld itself says? Its steps end
+ * before it does. */
 static bool has_ended (const struct jobstep *step)
 {
     struct slurm_ask ask = {.fd = -1};
@@ -198,7 +199,7 @@ static bool has_ended (const struct jobstep *step)
 
     if (cluster_job_begin (&ask, step->job_id, NULL) == RV_OK
         && cluster_job_poll (&ask, ASK_MS, &done, &jobs, NULL) == RV_OK)
-        ended = done && jobs.n && !jobs.job[0].active;
+        ended = done && jobs.n && strcmp (jobs.job[0].state, "RUNNING") != 0;
     slurm_ask_cancel (&ask);
     cluster_jobs_fini (&jobs);
     return ended;
@@ -218,9 +219,14 @@ static int look (const struct cmd_ctx *ctx, const struct jobstep *step,
     int status;
 
     if (!words || !env || proc_run (words, &opts, &result, &err)) {
-        status = cmd_fail (
-            ctx, CMD_FAILED, NULL, "cannot look at the GPUs of job %u (%s): %s",
-            step->job_id, step->name, err.text[0] ? err.text : "out of memory");
+        /* A step that is cancelled while it begins may keep srun. */
+        if (words && env && again && (*ret_ended = has_ended (step)))
+            status = CMD_OK;
+        else
+            status = cmd_fail (ctx, CMD_FAILED, NULL,
+                               "cannot look at the GPUs of job %u (%s): %s",
+                               step->job_id, step->name,
+                               err.text[0] ? err.text : "out of memory");
     } else {
         if (result.status && again && (*ret_ended = has_ended (step)))
             status = CMD_OK;
@@ -260,8 +266,8 @@ static int watch (const struct cmd_ctx *ctx, const struct jobstep *step)
             break;
     }
     if (ended && !told)
-        fprintf (stderr, "rv: job %u (%s) has ended\n", step->job_id,
-                 step->name);
+        fprintf (stderr, "rv: job %u (%s) does not run any more\n",
+                 step->job_id, step->name);
     return told ? 128 + told : status;
 }
 

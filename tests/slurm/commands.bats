@@ -27,11 +27,6 @@ no_secret_file() {
     [ -z "$(secret_files)" ]
 }
 
-# swept - the batch step has removed it, or a look at jobs does
-swept() {
-    "$RV" ps >/dev/null && no_secret_file
-}
-
 ranks_run() {
     pgrep -f "rv-exec --task $STATE"
 }
@@ -164,8 +159,9 @@ P
     # A step that is cancelled while it begins keeps srun for KillWait.
     all_run() { [ "$(pgrep -fc "rv-exec --task $STATE")" -ge 4 ]; }
     wait_for 30 all_run
+    # The batch step does it, with no look at jobs.
     scancel "$job"
-    wait_for 60 swept
+    wait_for 60 no_secret_file
     # one that was never started, and cancelled behind rv's back
     submit -g 4 --name hold -- sleep 60
     submit -g 4 --name three -- true
@@ -461,7 +457,7 @@ X
     [ "$status" = 1 ]
     [[ $stderr == *"nvidia-smi"*"not found"* ]]
     scancel "$job"
-    wait_for 60 ended $p
+    wait_for 90 ended $p
     wait $p
-    [ "$(cat w.err)" = "rv: job $job (busy) has ended" ]
+    [ "$(cat w.err)" = "rv: job $job (busy) does not run any more" ]
 }

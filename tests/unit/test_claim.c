@@ -24,35 +24,13 @@
 #include <cmocka.h>
 
 #include "exec/claim.h"
+#include "own_dir.h"
 #include "plan/fsio.h"
 
 #define JOBS      8
 #define FIRST_JOB 100
 #define TOGETHER  25 /* rounds */
 #define KILLS     14 /* operations before the start, and some more */
-
-static char dir[64];
-
-static int make_dir (void **state)
-{
-    (void)state;
-    snprintf (dir, sizeof (dir), "/tmp/claim.XXXXXX");
-    return mkdtemp (dir) ? 0 : -1;
-}
-
-static int remove_dir (void **state)
-{
-    (void)state;
-    return fsio_remove_tree (dir, NULL);
-}
-
-static void write_text (const char *name, const char *text)
-{
-    char *path = fsio_join (dir, name);
-
-    assert_int_equal (fsio_write (path, text, strlen (text), 0600, NULL), 0);
-    free (path);
-}
 
 /* One claimant without a race: [said] is slurmctld's word of the others. */
 struct single {

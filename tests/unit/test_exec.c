@@ -25,29 +25,8 @@
 #include "exec/exec.h"
 #include "exec/head.h"
 #include "exec/report.h"
+#include "own_dir.h"
 #include "plan/fsio.h"
-
-static char dir[] = "/tmp/rv-test-exec-XXXXXX";
-
-static int make_dir (void **state)
-{
-    (void)state;
-    return mkdtemp (dir) ? 0 : -1;
-}
-
-static int drop_dir (void **state)
-{
-    (void)state;
-    return fsio_remove_tree (dir, NULL);
-}
-
-static void write_file (const char *name, const char *text, size_t len)
-{
-    char *path = fsio_join (dir, name);
-
-    assert_int_equal (fsio_write (path, text, len, 0600, NULL), 0);
-    free (path);
-}
 
 static void test_envv (void **state)
 {
@@ -86,7 +65,7 @@ static void test_argv (void **state)
                       RV_EFORMAT);
     assert_null (argv);
     assert_int_equal (exec_argv_read (dir, &argv, &err), RV_ENOTFOUND);
-    write_file ("argv", good, sizeof (good));
+    write_file ("argv", good, sizeof (good), 0600);
     assert_int_equal (exec_argv_read (dir, &argv, &err), 0);
     assert_string_equal (argv[0], "prog");
     assert_string_equal (argv[1], "");
@@ -129,7 +108,7 @@ static void test_request (void **state)
         assert_non_null (at);
         n = snprintf (text, sizeof (text), "%.*s%s%s", (int)(at - good), good,
                       v[i].to, at + strlen (v[i].from));
-        write_file ("request.json", text, (size_t)n);
+        write_file ("request.json", text, (size_t)n, 0600);
         if (v[i].why) {
             assert_int_equal (exec_request_read (dir, &q, &err), RV_EFORMAT);
             assert_non_null (strstr (err.text, v[i].why));
@@ -447,5 +426,5 @@ int main (void)
 
     if (child_init ())
         return 1;
-    return cmocka_run_group_tests (tests, make_dir, drop_dir);
+    return cmocka_run_group_tests (tests, make_dir, remove_dir);
 }

@@ -14,33 +14,16 @@
 #include <cmocka.h>
 
 #include "exec/exec.h"
+#include "own_dir.h"
 #include "plan/fsio.h"
 #include "secrets.h"
 
 #define N(a)    (sizeof (a) / sizeof ((a)[0]))
 #define RESTART 1
 
-static char dir[64];
-
-static int make_dir (void **state)
+static int set_up (void **state)
 {
-    (void)state;
-    snprintf (dir, sizeof (dir), "/tmp/exec-secrets.XXXXXX");
-    return !mkdtemp (dir) || setenv ("PATH", dir, 1) ? -1 : 0;
-}
-
-static int remove_dir (void **state)
-{
-    (void)state;
-    return fsio_remove_tree (dir, NULL);
-}
-
-static void write_text (const char *name, const char *text, mode_t mode)
-{
-    char *path = fsio_join (dir, name);
-
-    assert_int_equal (fsio_write (path, text, strlen (text), mode, NULL), 0);
-    free (path);
+    return make_dir (state) || setenv ("PATH", dir, 1) ? -1 : 0;
 }
 
 /* A scontrol that says [text] of any job; NULL fails, as slurmctld away does. */
@@ -52,7 +35,7 @@ static void scontrol_says (const char *text)
         snprintf (script, sizeof (script), "#!/bin/sh\necho '%s'\n", text);
     else
         snprintf (script, sizeof (script), "#!/bin/sh\nexit 1\n");
-    write_text ("scontrol", script, 0700);
+    write_file ("scontrol", script, strlen (script), 0700);
 }
 
 static bool kept (enum secrets_end how)
@@ -60,7 +43,7 @@ static bool kept (enum secrets_end how)
     char *path = fsio_join (dir, SECRETS_FILE);
     bool is_there;
 
-    write_text (SECRETS_FILE, "A=1\n", 0600);
+    write_text (SECRETS_FILE, "A=1\n");
     exec_secrets_forget (dir, 7, RESTART, how);
     is_there = access (path, F_OK) == 0;
     free (path);
@@ -119,5 +102,5 @@ int main (void)
         cmocka_unit_test (without_scontrol),
     };
 
-    return cmocka_run_group_tests (tests, make_dir, remove_dir);
+    return cmocka_run_group_tests (tests, set_up, remove_dir);
 }

@@ -13,29 +13,8 @@
 
 #include "exec/child.h"
 #include "exec/report.h"
+#include "own_dir.h"
 #include "plan/fsio.h"
-
-static char dir[] = "/tmp/rv-test-report-XXXXXX";
-
-static int make_dir (void **state)
-{
-    (void)state;
-    return mkdtemp (dir) ? 0 : -1;
-}
-
-static int drop_dir (void **state)
-{
-    (void)state;
-    return fsio_remove_tree (dir, NULL);
-}
-
-static void write_file (const char *name, const char *text, size_t len)
-{
-    char *path = fsio_join (dir, name);
-
-    assert_int_equal (fsio_write (path, text, len, 0600, NULL), 0);
-    free (path);
-}
 
 static bool provisional; /* of put_rank */
 
@@ -96,7 +75,7 @@ static void test_first_cause (void **state)
                       v[i].end[r].signal);
         put_rank (7, 5, 0, 1, 9, 0); /* the run before the requeue */
         put_rank (8, 4, 1, 1, 9, 0); /* another job */
-        write_file ("rank-9.json", "{", 1);
+        write_file ("rank-9.json", "{", 1, 0600);
         assert_int_equal (report_first_cause (dir, 5, 1, &cause, &ranks, NULL),
                           0);
         assert_int_equal (ranks, 4);
@@ -290,5 +269,5 @@ int main (void)
         cmocka_unit_test (test_status),
     };
 
-    return cmocka_run_group_tests (tests, make_dir, drop_dir);
+    return cmocka_run_group_tests (tests, make_dir, remove_dir);
 }

@@ -22,32 +22,10 @@
 #include "exec/segment_ask.h"
 #include "exec/segment_log.h"
 #include "jobfile.h"
+#include "own_dir.h"
 #include "plan/fsio.h"
 
 #define N(a) (sizeof (a) / sizeof ((a)[0]))
-
-static char dir[64];
-
-static int make_dir (void **state)
-{
-    (void)state;
-    snprintf (dir, sizeof (dir), "/tmp/segment-log.XXXXXX");
-    return mkdtemp (dir) ? 0 : -1;
-}
-
-static int remove_dir (void **state)
-{
-    (void)state;
-    return fsio_remove_tree (dir, NULL);
-}
-
-static void write_text (const char *name, const char *text)
-{
-    char *path = fsio_join (dir, name);
-
-    assert_int_equal (fsio_write (path, text, strlen (text), 0600, NULL), 0);
-    free (path);
-}
 
 static struct segment_log begin (uint32_t job_id, uint32_t restart)
 {
