@@ -12,10 +12,13 @@
 #include "jsonout.h"
 #include "plan/command.h"
 #include "plan/duration.h"
+#include "plan/fsio.h"
+#include "plan/outpath.h"
 #include "run_fan.h"
 #include "run_more.h"
 #include "run_opts.h"
 #include "run_plan.h"
+#include "run_snapshot.h"
 #include "run_table.h"
 #include "secrets.h"
 #include "settings.h"
@@ -36,6 +39,8 @@ struct run {
     struct run_fan fan;               /* those that are submitted */
     struct run_more more;             /* of the first */
     struct envfile secrets;
+    struct worktree tree; /* with --snapshot alone */
+    char **outputs;
     struct request_new from;
     struct request req;
     char *rv_exec, **argv; /* of rv up; else run->fan has the words */
@@ -51,6 +56,8 @@ static void run_fini (struct run *run)
     run_more_fini (&run->more);
     run_fan_fini (&run->fan);
     envfile_fini (&run->secrets);
+    worktree_fini (&run->tree);
+    outpath_free (run->outputs);
     submit_argv_free (run->argv);
     free (run->rv_exec);
 }
@@ -142,6 +149,24 @@ static int prepare_jobs (struct run *run)
     return rc ? fail (run, CMD_FAILED, &err) : CMD_OK;
 }
 
+/* What --snapshot would copy; notes are for who submits. */
+static int find_snapshot (struct run *run)
+{
+    struct rv_error err = {0};
+    int rc = run_snapshot_find (&run->opts, &run->tree, &run->outputs, &err);
+
+    if (rc)
+        return cmd_fail (run->ctx,
+                         rc == RV_ESTATE || rc == RV_ENOTFOUND ? CMD_UNMET
+                                                               : CMD_FAILED,
+                         "without --snapshot the job runs here, as things are "
+                         "when it starts",
+                         "cannot %s: %s", run->what, err.text);
+    if (run->opts.snapshot)
+        run_snapshot_notes (&run->opts, &run->tree);
+    return CMD_OK;
+}
+
 static int prepare (struct run *run)
 {
     struct rv_error err = {0};
@@ -174,6 +199,8 @@ static int prepare (struct run *run)
         .n_env = s->conf.n_env,
         .srun_options = run->more.step,
         .secrets = &run->secrets,
+        .tree = o->snapshot ? &run->tree : NULL,
+        .outputs = run->outputs,
         .argc = o->argc,
         .argv = o->argv,
     };
@@ -187,7 +214,7 @@ static json_t *words (char *const argv[])
 {
     json_t *list = json_array ();
 
-    for (int i = 0; argv[i]; i++)
+    for (int i = 0; argv && argv[i]; i++)
         json_array_append_new (list, jsonout_text (argv[i]));
     return list;
 }
@@ -219,18 +246,29 @@ static char **first_words (const struct run *run)
     return run->up ? run->argv : run->fan.job[k].argv;
 }
 
+static json_t *snapshot_json (const struct run *run, bool submitted)
+{
+    char *dir = submitted ? fsio_join (run->req.dir, "snapshot") : NULL;
+    json_t *json =
+        run->opts.snapshot ? worktree_json (&run->tree, dir) : json_null ();
+
+    free (dir);
+    return json;
+}
+
 /* The object of --json, submitted or not. */
 static int print_json (const struct run *run)
 {
     bool submitted = run->req.job_id != 0;
     json_t *json = json_pack (
-        "{s:s, s:b, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "schema",
-        "rv.run/1", "dry_run", !submitted, "job_id",
+        "{s:s, s:b, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "schema", "rv.run/1", "dry_run", !submitted, "job_id",
         submitted ? json_integer (run->req.job_id) : json_null (), "request_id",
         submitted ? json_string (run->req.id) : json_null (), "name",
         run->req.name, "log_dir", jsonout_text (run->req.log_dir),
         "request_dir", submitted ? jsonout_text (run->req.dir) : json_null (),
-        "plan", plan_json (run), "forecast",
+        "snapshot", snapshot_json (run, submitted), "outputs",
+        words (run->outputs), "plan", plan_json (run), "forecast",
         run_table_json (&run->plans.plans, &run->cluster, &run->fan.choice),
         "sbatch_argv", words (first_words (run)), "jobs",
         run_fan_json (&run->fan));
@@ -313,6 +351,8 @@ static int print_plan (struct run *run)
                 duration_format_slurm (p->time_min_s, buf, sizeof (buf)));
     if (p->waits_for_node)
         printf ("note       the nodes that could serve are down now\n");
+    if (run->opts.snapshot)
+        run_snapshot_print (&run->tree, run->outputs);
     run_table_print (&run->plans.plans, run->cluster.now_s);
     run_fan_print (&run->fan);
     print_submit (first_words (run));
@@ -417,6 +457,7 @@ static int run_it (struct run *run)
     if (settings_load (&run->settings, &err) != RV_OK)
         return fail (run, CMD_FAILED, &err);
     if ((status = make_plan (run)) != CMD_OK
+        || (status = find_snapshot (run)) != CMD_OK
         || (status = prepare (run)) != CMD_OK)
         return status;
     if (run->opts.dry_run)

@@ -180,6 +180,16 @@ static json_t *options_json (char *const *options)
     return list;
 }
 
+static json_t *snapshot_json (const struct request_new *from,
+                              const struct request *req)
+{
+    char *path = from->tree ? fsio_join (req->dir, "snapshot") : NULL;
+    json_t *json = path ? worktree_json (from->tree, path) : json_null ();
+
+    free (path);
+    return json;
+}
+
 static json_t *describe (const struct request_new *from,
                          const struct request *req, const char *cwd)
 {
@@ -187,7 +197,7 @@ static json_t *describe (const struct request_new *from,
 
     return json_pack (
         "{s:s, s:s, s:s, s:o, s:o, s:I, s:o, s:I, s:I, s:I, s:I, s:o, s:I, "
-        "s:s, s:o, s:o, s:I, s:o, s:o, s:I, s:I, s:o}",
+        "s:s, s:o, s:o, s:I, s:o, s:o, s:I, s:I, s:o, s:o, s:o}",
         "schema", "rv.request/1", "id", req->id, "name", req->name,
         "created_at", jsonout_time (req->created_at), "cwd", jsonout_text (cwd),
         "gpus", (json_int_t)p->gpus, "gpu_type",
@@ -209,7 +219,9 @@ static json_t *describe (const struct request_new *from,
         (json_int_t)(from->candidates ? from->candidates : 1), "spares",
         (json_int_t)from->spares, "cluster",
         from->cluster && from->cluster[0] ? jsonout_text (from->cluster)
-                                          : json_null ());
+                                          : json_null (),
+        "snapshot", snapshot_json (from, req), "outputs",
+        options_json (from->outputs));
 }
 
 /* A new file in the new folder: nobody reads it before the submission, so it
@@ -342,6 +354,21 @@ static int make_folders (const char *state_dir, const struct request *req,
     return status;
 }
 
+/* Before argv: what changes in the copy later was changed by the job. */
+static int write_snapshot (const struct request_new *from,
+                           const struct request *req, struct rv_error *err)
+{
+    char *path = from->tree ? fsio_join (req->dir, "snapshot") : NULL;
+    int status = RV_OK;
+
+    if (from->tree && !path)
+        status = error_set (err, RV_ENOMEM, "out of memory");
+    else if (path)
+        status = worktree_copy (from->tree, path, err);
+    free (path);
+    return status;
+}
+
 int request_begin (const struct request_new *from, struct request *ret,
                    struct rv_error *err)
 {
@@ -389,6 +416,8 @@ int request_write (const struct request_new *from, const struct request *req,
 {
     int status = make_folders (from->state_dir, req, err);
 
+    if (status == RV_OK)
+        status = write_snapshot (from, req, err);
     if (status == RV_OK)
         status = write_argv (from, req, err);
     if (status == RV_OK)

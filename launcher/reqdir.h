@@ -3,10 +3,12 @@
  * the job leaves for rv.
  *
  * STATE_DIR/requests/ID holds request.json, argv and job.sh (written by `rv
- * run` before submission), secrets (likewise, where the user has some; removed
- * when the job has ended), jobs/J.json (by the submission) and status.json (by
- * the batch step). Where several jobs stand for one request (fan-out), the
- * further ones have their own request-N.json and job-N.sh. Each file has one writer and is replaced whole. */
+ * run` before submission), snapshot/ (likewise: the copy that the job runs in,
+ * and writes to, with --snapshot), secrets (likewise, where the user has some;
+ * removed when the job has ended), jobs/J.json (by the submission) and
+ * status.json (by the batch step). Where several jobs stand for one request
+ * (fan-out), the further ones have their own request-N.json and job-N.sh. Each
+ * file has one writer and is replaced whole. */
 #ifndef RV_REQDIR_H
 #define RV_REQDIR_H
 
@@ -20,6 +22,7 @@
 #include "plan/error.h"
 #include "plan/site_conf.h"
 #include "plan/strategy.h"
+#include "worktree.h"
 
 #define REQUEST_ROOTS 16 /* jobs that one request may have waiting at once */
 
@@ -65,8 +68,10 @@ struct request_new {
     char *const *srun_options; /* NULL-terminated, for the step; NULL = none */
     const struct envfile *secrets; /* NULL = none; only the ranks get them */
     unsigned candidate;            /* the plan's number, from 1; 0 is 1 */
-    unsigned candidates; /* jobs that are meant to be submitted; 0 is 1 */
-    unsigned spares;     /* in the place of ones that are refused */
+    unsigned candidates;   /* jobs that are meant to be submitted; 0 is 1 */
+    unsigned spares;       /* in the place of ones that are refused */
+    struct worktree *tree; /* NULL = no snapshot; request_write copies it */
+    char *const *outputs;  /* NULL-terminated, of outpath_parse; NULL = none */
     int argc;
     char *const *argv;
 };

@@ -10,6 +10,7 @@
 #include "plan/command.h"
 #include "plan/duration.h"
 #include "plan/fanout.h"
+#include "plan/outpath.h"
 
 #define GPUS_MAX 65536
 
@@ -28,6 +29,8 @@ enum {
     OPT_DRY_RUN,
     OPT_JSON,
     OPT_SLURM,
+    OPT_SNAPSHOT,
+    OPT_OUTPUT,
 };
 
 static const struct option long_options[] = {
@@ -48,6 +51,8 @@ static const struct option long_options[] = {
     {"nodes", required_argument, NULL, OPT_NODES},
     {"single-node", no_argument, NULL, OPT_SINGLE_NODE},
     {"vram", required_argument, NULL, OPT_VRAM},
+    {"snapshot", no_argument, NULL, OPT_SNAPSHOT},
+    {"output", required_argument, NULL, OPT_OUTPUT},
     {"follow", no_argument, NULL, 'f'},
     {"label", no_argument, NULL, 'l'},
     {"dry-run", no_argument, NULL, OPT_DRY_RUN},
@@ -98,6 +103,11 @@ const char run_opts_help[] =
     "                      which the first runs the command (rv.conf's "
     "fanout)\n"
     "      --no-fanout     one job, as --fanout 1\n"
+    "      --snapshot      run in a copy of the files that git tracks, as "
+    "they\n"
+    "                      are now: edits while the job waits do not matter\n"
+    "      --output PATHS  with --snapshot: bring these back when it ends;\n"
+    "                      names below here, commas between, * and ? allowed\n"
     "      --name NAME     name of the job (default: from the command)\n"
     "      --mem SIZE      memory a node (default: the GPUs' share)\n"
     "      --vram SIZE     GPUs with at least this memory each\n"
@@ -244,6 +254,27 @@ static int parse_name (const char *text, struct run_opts *opts,
     return RV_OK;
 }
 
+static int parse_output (const char *text, struct run_opts *opts,
+                         struct rv_error *err)
+{
+    char **list = NULL;
+    size_t n = 0;
+
+    if (opts->n_output == RUN_OUTPUTS_MAX)
+        return error_set (err, RV_EINVAL,
+                          "more than %d times --output; one takes a list, with "
+                          "commas",
+                          RUN_OUTPUTS_MAX);
+    if (outpath_parse (text, &list, &n, err) != RV_OK) {
+        error_prefix (err, "--output");
+        outpath_free (list);
+        return RV_EINVAL;
+    }
+    outpath_free (list);
+    opts->output[opts->n_output++] = text;
+    return RV_OK;
+}
+
 /* Which word getopt_long did not like. */
 static int bad_option (int argc, char *argv[], int c, struct rv_error *err)
 {
@@ -314,6 +345,11 @@ static int take_option (int c, int index, struct run_opts *opts,
     case OPT_NO_FANOUT:
         opts->fanout = 1;
         break;
+    case OPT_OUTPUT:
+        return parse_output (optarg, opts, err);
+    case OPT_SNAPSHOT:
+        opts->snapshot = true;
+        break;
     case OPT_SINGLE_NODE:
         opts->single_node = true;
         break;
@@ -362,6 +398,19 @@ static int check (const struct run_opts *opts, struct rv_error *err)
         return error_set (err, RV_EINVAL,
                           "--single-node and --nodes=%u differ; leave one out",
                           opts->nodes);
+    if (opts->n_output && !opts->snapshot)
+        return error_set (err, RV_EINVAL,
+                          "--output brings results out of a snapshot, and "
+                          "without one the job writes here itself; add "
+                          "--snapshot, or leave it out");
+    for (size_t i = 0; opts->snapshot && i < opts->slurm.n; i++)
+        if (!opts->slurm.opt[i].name
+            && (!strncmp (opts->slurm.opt[i].value, "--chdir", 7)
+                || !strncmp (opts->slurm.opt[i].value, "-D", 2)))
+            return error_set (err, RV_EINVAL,
+                              "--snapshot runs in the copy of this folder, and "
+                              "--slurm=%.64s in another; leave one out",
+                              opts->slurm.opt[i].value);
     if (opts->follow && opts->dry_run)
         return error_set (err, RV_EINVAL,
                           "-f follows a job and --dry-run submits none; leave "
@@ -389,7 +438,7 @@ const char *run_opts_misplaced (const struct run_opts *opts)
         "gpu",      "gpus",   "type",        "mig",       "vram",
         "time",     "mem",    "qos",         "partition", "account",
         "nodes",    "follow", "single-node", "dry-run",   "checkpoint",
-        "time-min", "fanout", "no-fanout",
+        "time-min", "fanout", "no-fanout",   "snapshot",
     };
 
     for (int i = 1; i < opts->argc && !opts->dashes; i++) {

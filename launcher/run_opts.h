@@ -12,6 +12,8 @@
 #include "plan/error.h"
 #include "run_slurm.h"
 
+#define RUN_OUTPUTS_MAX 32
+
 struct run_opts {
     bool gpus_given;
     uint32_t gpus;           /* 0 is allowed: one task without a GPU */
@@ -27,6 +29,9 @@ struct run_opts {
     unsigned fanout;    /* jobs at most; 0 = not given */
     bool single_node;   /* [nodes] is 1 then */
     struct checkpoint checkpoint;
+    bool snapshot;                       /* the job runs in a copy */
+    const char *output[RUN_OUTPUTS_MAX]; /* (n_output) lists of outpath_parse */
+    size_t n_output;
     bool follow, label, dry_run, json, help;
     struct run_slurm slurm; /* what goes to sbatch as it is */
     bool dashes;            /* "--" stands before the command */

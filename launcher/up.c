@@ -22,10 +22,9 @@ const char up_help[] =
     "it.\n"
     "It waits until there is one. Options are those of rv run (rv help run), "
     "but\n"
-    "-f, -l, --array, --checkpoint and --fanout; 'srun PROGRAM' in the shell\n"
-    "starts one task a GPU on all nodes. The status is the shell's; 125 "
-    "salloc\n"
-    "could not be started.\n"
+    "-f, -l, --array, --checkpoint, --fanout, --snapshot and --output; 'srun\n"
+    "PROGRAM' in the shell starts one task a GPU on all nodes. The status is\n"
+    "the shell's; 125 salloc could not be started.\n"
     "      --dry-run  print the plan and the salloc call, allocate nothing\n"
     "      --json     with --dry-run: one JSON object, rv.run/1\n"
     "  rv up -g 2 --time 1h\n";
@@ -52,9 +51,10 @@ int up_command (struct run_opts *opts, struct rv_error *err)
         opts->argv++;
     }
     if (opts->follow || opts->label || opts->slurm.array
-        || opts->checkpoint.signal || opts->fanout)
+        || opts->checkpoint.signal || opts->fanout || opts->snapshot)
         return error_set (err, RV_EINVAL,
-                          "-f, -l, --array, --checkpoint and --fanout are of "
+                          "-f, -l, --array, --checkpoint, --fanout and "
+                          "--snapshot are of "
                           "rv run: here a shell is at the other end");
     return RV_OK;
 }

@@ -93,7 +93,7 @@ all_options ()
     local got want
     got=$("in_$1" "rv $2 -" 2>"$work/err" | grep -E '^--?[a-z]' -i | grep -vE -- '^--container-' | sort -u)
     want=$(help_options "$2" | grep -vE -- '^--container-')
-    [ "$2" != up ] || want=$(printf '%s\n' "$want" "$(help_options run)" | grep -vxE -- '-[fl]|--(follow|label|array|checkpoint|fanout|no-fanout|container-.*)')
+    [ "$2" != up ] || want=$(printf '%s\n' "$want" "$(help_options run)" | grep -vxE -- '-[fl]|--(follow|label|array|checkpoint|snapshot|output|fanout|no-fanout|container-.*)')
     want=$(printf -- '%s\n--help\n' "$want" | sort -u)
     if [ "$got" = "$want" ] && [ ! -s "$work/err" ]; then
         passed=$((passed + 1))

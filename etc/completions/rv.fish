@@ -51,6 +51,8 @@ complete -c rv -l help -d help
 complete -c rv -n 'not __rv_is attach' -l json -d 'one JSON object on stdout'
 complete -c rv -n '__rv_is run; or __rv_is up' -s g -l gpus -x -d 'GPUs of the job'
 complete -c rv -n '__rv_is run; or __rv_is up' -l mig -d 'MIG slices, one a task'
+complete -c rv -n '__rv_is run' -l snapshot -d 'run in a copy of what git tracks'
+complete -c rv -n '__rv_is run' -l output -r -d 'bring back, with --snapshot'
 complete -c rv -n '__rv_is run' -l checkpoint -d 'signal before the limit, and go on'
 complete -c rv -n '__rv_is run' -l fanout -x -d 'jobs that may wait at once'
 complete -c rv -n '__rv_is run' -l no-fanout -d 'one job'

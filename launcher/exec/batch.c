@@ -16,6 +16,7 @@
 #include "exec/exec.h"
 #include "exec/log.h"
 #include "exec/report.h"
+#include "exec/results.h"
 #include "exec/segment_ask.h"
 #include "exec/segment_run.h"
 #include "jobfile.h"
@@ -429,6 +430,7 @@ static int run (const char *dir, const struct exec_request *q,
         write_status (dir, s);
     } else {
         conclude (&e);
+        results_bring (dir, seg, &c);
         follow_up (&e, seg, &next);
         write_status (dir, s);
         json_decref (s->first_cause);
@@ -556,6 +558,10 @@ static int run_segment (const char *dir, const char *own,
     write_status (own, s);
     if (exec_request_read (own, &q, &err))
         return refuse (own, s, "read the request", &err);
+    if (exec_request_enter (&q, &err)) {
+        exec_request_fini (&q);
+        return refuse (own, s, "enter the snapshot", &err);
+    }
     if (segment_run_begin (&seg, own, &err))
         status = refuse (own, s, "begin the segment", &err);
     else

@@ -36,6 +36,9 @@ int exec_connect (const char *port);
 struct exec_request {
     char *name, *log_dir;
     char **srun_options; /* NULL-terminated */
+    char *work_dir;      /* in the snapshot; NULL = there is none */
+    char *submit_dir;    /* of rv run; with work_dir alone */
+    char **outputs;      /* NULL-terminated; to be brought to submit_dir */
     uint32_t gpus, nodes, tasks, tasks_per_node, cpus_per_task;
     uint32_t secrets;    /* how many stand in DIR/secrets */
     uint32_t candidates; /* jobs of the request; 0 = an older rv */
@@ -48,6 +51,11 @@ struct exec_request {
 int exec_request_read (const char *dir, struct exec_request *ret,
                        struct rv_error *err);
 void exec_request_fini (struct exec_request *r);
+
+/* exec_request_enter - make the snapshot's working folder that of this process
+ * and what it starts. Without a snapshot, or where the user names a folder of a
+ * container, nothing. RV_EIO where it is not there. */
+int exec_request_enter (const struct exec_request *r, struct rv_error *err);
 
 /* exec_secrets_read - DIR/secrets, which must have [n] variables; 0 reads none.
  *   ret   written on success; free with envfile_fini

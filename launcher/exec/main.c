@@ -75,7 +75,7 @@ static int of_request (const char *dir)
 
     if (exec_request_read (dir, &q, &err)
         || exec_secrets_read (dir, q.secrets, &t.secrets, &err)
-        || exec_argv_read (dir, &argv, &err)) {
+        || exec_argv_read (dir, &argv, &err) || exec_request_enter (&q, &err)) {
         log_line (LOG_ERROR, "cannot read the request: %s", err.text);
         exec_request_fini (&q);
         envfile_fini (&t.secrets);

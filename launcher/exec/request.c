@@ -2,9 +2,11 @@
  * request.c - read what rv left in a request's folder */
 #include "config.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "exec/exec.h"
 #include "jobfile.h"
@@ -67,9 +69,9 @@ static bool get_string (const json_t *j, const char *key, char **ret)
     return text && *text && (*ret = strdup (text));
 }
 
-static bool get_options (const json_t *j, char ***ret)
+static bool get_list (const json_t *j, const char *key, char ***ret)
 {
-    const json_t *list = json_object_get (j, "srun_options");
+    const json_t *list = json_object_get (j, key);
     size_t n = json_array_size (list);
 
     if (!json_is_array (list) || !(*ret = calloc (n + 1, sizeof (**ret))))
@@ -81,6 +83,19 @@ static bool get_options (const json_t *j, char ***ret)
             return false;
     }
     return true;
+}
+
+/* As get_checkpoint. */
+static bool get_snapshot (const json_t *j, struct exec_request *r)
+{
+    const json_t *s = json_object_get (j, "snapshot");
+    const char *dir = json_string_value (json_object_get (s, "dir")),
+               *cwd = json_string_value (json_object_get (s, "cwd"));
+
+    if (!s || json_is_null (s))
+        return true;
+    return dir && *dir == '/' && cwd && (r->work_dir = fsio_join (dir, cwd))
+           && get_string (j, "cwd", &r->submit_dir);
 }
 
 /* null: none. A request of an older rv has no such member. */
@@ -119,11 +134,15 @@ static const char *fill (const json_t *j, struct exec_request *r)
            : json_object_get (j, "candidates") /* likewise */
                    && !get_u32 (j, "candidates", 1, &r->candidates)
                ? "candidates"
-           : !get_string (j, "name", &r->name)       ? "name"
-           : !get_string (j, "log_dir", &r->log_dir) ? "log_dir"
-           : !get_checkpoint (j, &r->checkpoint)     ? "checkpoint"
-           : !get_options (j, &r->srun_options)      ? "srun_options"
-                                                     : NULL;
+           : !get_string (j, "name", &r->name)               ? "name"
+           : !get_string (j, "log_dir", &r->log_dir)         ? "log_dir"
+           : !get_checkpoint (j, &r->checkpoint)             ? "checkpoint"
+           : !get_list (j, "srun_options", &r->srun_options) ? "srun_options"
+           : !get_snapshot (j, r)                            ? "snapshot"
+           : json_object_get (j, "outputs")
+                   && !get_list (j, "outputs", &r->outputs)
+               ? "outputs"
+               : NULL;
 }
 
 /* Of several jobs of one request each has its own plan; job.sh says which. */
@@ -165,11 +184,34 @@ int exec_request_read (const char *dir, struct exec_request *ret,
     return rc;
 }
 
+int exec_request_enter (const struct exec_request *r, struct rv_error *err)
+{
+    static const char word[] = "--container-workdir";
+
+    for (size_t i = 0; r->srun_options && r->srun_options[i]; i++)
+        if (!strncmp (r->srun_options[i], word, sizeof (word) - 1))
+            return RV_OK;
+    if (!r->work_dir)
+        return RV_OK;
+    if (chdir (r->work_dir) || setenv ("PWD", r->work_dir, 1))
+        return error_set (err, RV_EIO, "the snapshot %s: %s", r->work_dir,
+                          strerror (errno));
+    return RV_OK;
+}
+
+static void list_free (char **list)
+{
+    for (size_t i = 0; list && list[i]; i++)
+        free (list[i]);
+    free (list);
+}
+
 void exec_request_fini (struct exec_request *r)
 {
-    for (size_t i = 0; r->srun_options && r->srun_options[i]; i++)
-        free (r->srun_options[i]);
-    free (r->srun_options);
+    list_free (r->srun_options);
+    list_free (r->outputs);
+    free (r->work_dir);
+    free (r->submit_dir);
     free (r->name);
     free (r->log_dir);
     *r = (struct exec_request){0};
