@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "plan/fsio.h"
+#include "sandbox/accounting.h"
 
 /* Of devices for local use, in the kernel's devices.txt. */
 #define LOCAL_MAJOR 60
@@ -56,6 +57,24 @@ static void put_daemons (FILE *f, const struct sandbox *sb, const char *user)
              dir, dir, dir, dir, dir, dir, dir, dir);
 }
 
+static void put_accounting (FILE *f, const struct sandbox *sb)
+{
+    if (!sb->accounting) {
+        fputs ("AccountingStorageType=accounting_storage/none\n", f);
+        return;
+    }
+    fprintf (f,
+             "AccountingStorageType=accounting_storage/slurmdbd\n"
+             "AccountingStorageHost=127.0.0.1\n"
+             "AccountingStoragePort=%d\n"
+             /* AuthInfo does not count here: this is munged's socket. */
+             "AccountingStoragePass=%s/munge.socket\n"
+             "AccountingStorageEnforce=associations,limits,qos\n",
+             accounting_port (sb), sb->dir);
+    if (sb->gpus || sb->mig)
+        fputs ("AccountingStorageTRES=gres/gpu\n", f);
+}
+
 static void put_policy (FILE *f, const struct sandbox *sb)
 {
     fprintf (f,
@@ -66,7 +85,6 @@ static void put_policy (FILE *f, const struct sandbox *sb)
              "ReturnToService=2\n"
              "SelectType=select/cons_tres\n"
              "SelectTypeParameters=CR_Core_Memory\n"
-             "AccountingStorageType=accounting_storage/none\n"
              "JobAcctGatherType=jobacct_gather/none\n"
              /* Nodes may claim more than the machine has. */
              "SlurmdParameters=config_overrides\n"
@@ -78,6 +96,7 @@ static void put_policy (FILE *f, const struct sandbox *sb)
              sb->cgroup ? "cgroup" : "none");
     if (sb->gpus || sb->mig)
         fputs ("GresTypes=gpu\n", f);
+    put_accounting (f, sb);
     if (needs_map (sb))
         fprintf (f, "TaskProlog=%s/task-prolog\n", sb->dir);
 }
@@ -387,6 +406,23 @@ static int put_plugstack (const struct sandbox *sb, struct rv_error *err)
     return put_text_take (sb, "plugstack.conf", text, 0644, err);
 }
 
+/* slurmdbd wants its file to be nobody else's. */
+static int put_database (const struct sandbox *sb, const char *user,
+                         struct rv_error *err)
+{
+    char *tables = NULL;
+    int rc = make_folder (sb, "db", err);
+
+    if (!rc)
+        rc = accounting_tables (&tables, err);
+    if (!rc)
+        rc = put_text_take (sb, "mariadb.sql", tables, 0600, err);
+    if (!rc)
+        rc = put_text_take (sb, "slurmdbd.conf", accounting_conf (sb, user),
+                            0600, err);
+    return rc;
+}
+
 int files_write (const struct sandbox *sb, const struct files_site *site,
                  struct rv_error *err)
 {
@@ -409,5 +445,7 @@ int files_write (const struct sandbox *sb, const struct files_site *site,
     if (!rc && needs_map (sb))
         rc = put_text_take (sb, "task-prolog", files_task_prolog (sb), 0755,
                             err);
+    if (!rc && sb->accounting)
+        rc = put_database (sb, site->user, err);
     return rc ? rc : put_plugstack (sb, err);
 }

@@ -232,7 +232,8 @@ static bool is_client (pid_t pid, const char *dir)
 
 static int kind_of (pid_t pid, const char *dir, const char *cluster)
 {
-    static const char *const daemons[] = {"munged", "slurmctld", "slurmd"};
+    static const char *const daemons[] = {"munged", "slurmctld", "slurmd",
+                                          "mariadbd", "slurmdbd"};
     char name[64];
 
     if (!read_exe (pid, name))

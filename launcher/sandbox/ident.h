@@ -30,7 +30,8 @@ bool ident_is (pid_t pid, uint64_t start, char *const *argv);
 bool ident_kill (pid_t pid, uint64_t start, char *const *argv, int sig);
 
 enum ident_kind {
-    IDENT_DAEMON = 1, /* munged, slurmctld and its script runner, slurmd */
+    IDENT_DAEMON = 1, /* munged, slurmctld and its script runner, slurmd,
+                          mariadbd, slurmdbd */
     IDENT_STEPD = 2,  /* slurmstepd */
     IDENT_TASK = 4,   /* what Slurm started for a user, with descendants */
     IDENT_CLIENT = 8, /* srun, with the sandbox's SLURM_CONF */

@@ -30,8 +30,8 @@ struct options {
 static const char usage[] =
     "Usage: rv sandbox up [--nodes N] [--gpus N] [--mig N] [--cpus N] [--type "
     "T]\n"
-    "                     [--made-up] [--no-plugin] [--cgroup] [--dir D] "
-    "[--json]\n"
+    "                     [--made-up] [--no-plugin] [--cgroup] [--accounting]\n"
+    "                     [--dir D] [--json]\n"
     "       rv sandbox down|status|env [--dir D] [--json]\n"
     "A private, real Slurm on this machine, for you alone.\n"
     "\n"
@@ -49,6 +49,7 @@ static const char usage[] =
     "  --made-up    no real GPUs even where there are some\n"
     "  --no-plugin  without spank_rv.so\n"
     "  --cgroup     control groups give a job its own GPUs and memory alone\n"
+    "  --accounting with slurmdbd, its database, an account and limits\n"
     "  --dir D      its folder (${XDG_RUNTIME_DIR:-/tmp}/rv-sandbox-UID)\n"
     "  --json       one JSON object on stdout\n";
 
@@ -101,6 +102,8 @@ static json_t *sandbox_json (const char *dir, const char *state,
                          sb ? json_boolean (sb->pmix) : json_null ());
     json_object_set_new (all, "cgroup",
                          sb ? json_boolean (sb->cgroup) : json_null ());
+    json_object_set_new (all, "accounting",
+                         sb ? json_boolean (sb->accounting) : json_null ());
     json_object_set_new (all, "plugin",
                          sb && sb->plugin ? json_string (sb->plugin)
                                           : json_null ());
@@ -132,9 +135,10 @@ static void print_shape (const struct sandbox *sb)
     if (sb->mig)
         printf (", %d made-up " SANDBOX_MIG " slice%s", sb->mig,
                 sb->mig > 1 ? "s" : "");
-    printf (", %s, %s%s", sb->pmix ? "PMIx" : "no PMIx",
+    printf (", %s, %s%s%s", sb->pmix ? "PMIx" : "no PMIx",
             sb->plugin ? "plugin" : "no plugin",
-            sb->cgroup ? ", control groups" : "");
+            sb->cgroup ? ", control groups" : "",
+            sb->accounting ? ", accounting" : "");
 }
 
 /* ---- finding one ---- */
@@ -408,6 +412,7 @@ enum {
     OPT_MADE_UP,
     OPT_NO_PLUGIN,
     OPT_CGROUP,
+    OPT_ACCOUNTING,
     OPT_JSON,
     OPT_HELP,
 };
@@ -422,6 +427,7 @@ static const struct option long_options[] = {
     {"made-up", no_argument, NULL, OPT_MADE_UP},
     {"no-plugin", no_argument, NULL, OPT_NO_PLUGIN},
     {"cgroup", no_argument, NULL, OPT_CGROUP},
+    {"accounting", no_argument, NULL, OPT_ACCOUNTING},
     {"json", no_argument, NULL, OPT_JSON},
     {"help", no_argument, NULL, OPT_HELP},
     {0},
@@ -486,6 +492,9 @@ static int take_option (struct cmd_ctx *ctx, int c, struct options *opts)
         return CMD_OK;
     case OPT_CGROUP:
         opts->wish.cgroup = true;
+        return CMD_OK;
+    case OPT_ACCOUNTING:
+        opts->wish.accounting = true;
         return CMD_OK;
     case OPT_JSON:
         ctx->json = true;

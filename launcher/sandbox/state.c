@@ -103,17 +103,17 @@ int sandbox_save (const struct sandbox *sb, struct rv_error *err)
 
     for (int i = 0; i < sb->n_daemons; i++)
         json_array_append_new (daemons, daemon_to_json (&sb->daemon[i]));
-    for (int i = 0; i <= sb->nodes; i++)
+    for (int i = 0; i <= sb->nodes + sb->accounting; i++)
         json_array_append_new (ports, json_integer (sb->port[i]));
-    all = json_pack ("{s:s, s:s, s:s, s:s, s:s?, s:i, s:i, s:i, s:i, s:b, s:b, "
-                     "s:b, s:b, s:o, "
-                     "s:o}",
-                     "schema", SCHEMA, "cluster", sb->cluster, "boot_id",
-                     sb->boot_id, "type", sb->type, "plugin", sb->plugin,
-                     "nodes", sb->nodes, "gpus", sb->gpus, "mig", sb->mig,
-                     "cpus", sb->cpus, "real_gpus", sb->real_gpus, "pmix",
-                     sb->pmix, "cgroup", sb->cgroup, "ready", sb->ready,
-                     "ports", ports, "daemons", daemons);
+    all = json_pack (
+        "{s:s, s:s, s:s, s:s, s:s?, s:i, s:i, s:i, s:i, s:b, s:b, "
+        "s:b, s:b, s:b, s:o, "
+        "s:o}",
+        "schema", SCHEMA, "cluster", sb->cluster, "boot_id", sb->boot_id,
+        "type", sb->type, "plugin", sb->plugin, "nodes", sb->nodes, "gpus",
+        sb->gpus, "mig", sb->mig, "cpus", sb->cpus, "real_gpus", sb->real_gpus,
+        "pmix", sb->pmix, "cgroup", sb->cgroup, "accounting", sb->accounting,
+        "ready", sb->ready, "ports", ports, "daemons", daemons);
     if (all)
         text = json_dumps (all, JSON_INDENT (2));
     if (path && text)
@@ -155,19 +155,19 @@ static int daemon_from_json (struct sandbox *sb, json_t *json)
 static int from_json (struct sandbox *sb, json_t *all)
 {
     const char *schema, *cluster, *boot_id, *type;
-    int real_gpus, pmix, cgroup, ready;
+    int real_gpus, pmix, cgroup, accounting = 0, ready;
     json_t *ports, *daemons, *plugin, *one;
     size_t i;
 
     if (json_unpack (
             all,
             "{s:s, s:s, s:s, s:s, s:o, s:i, s:i, s:i, s:i, s:b, s:b, s:b, "
-            "s:b, s:o, s:o}",
+            "s?b, s:b, s:o, s:o}",
             "schema", &schema, "cluster", &cluster, "boot_id", &boot_id, "type",
             &type, "plugin", &plugin, "nodes", &sb->nodes, "gpus", &sb->gpus,
             "mig", &sb->mig, "cpus", &sb->cpus, "real_gpus", &real_gpus, "pmix",
-            &pmix, "cgroup", &cgroup, "ready", &ready, "ports", &ports,
-            "daemons", &daemons)
+            &pmix, "cgroup", &cgroup, "accounting", &accounting, "ready",
+            &ready, "ports", &ports, "daemons", &daemons)
         || strcmp (schema, SCHEMA) || sb->nodes < 1
         || sb->nodes > SANDBOX_MAX_NODES)
         return RV_EFORMAT;
@@ -177,11 +177,12 @@ static int from_json (struct sandbox *sb, json_t *all)
     sb->real_gpus = real_gpus;
     sb->pmix = pmix;
     sb->cgroup = cgroup;
+    sb->accounting = accounting;
     sb->ready = ready;
     if (json_is_string (plugin)
         && !(sb->plugin = strdup (json_string_value (plugin))))
         return RV_ENOMEM;
-    json_array_foreach (ports, i, one) if (i <= SANDBOX_MAX_NODES) sb->port[i] =
+    json_array_foreach (ports, i, one) if (i < SANDBOX_MAX_PORTS) sb->port[i] =
         (int)json_integer_value (one);
     json_array_foreach (daemons, i,
                         one) if (daemon_from_json (sb, one)) return RV_EFORMAT;

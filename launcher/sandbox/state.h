@@ -16,7 +16,8 @@ enum {
     /* A unix socket's name has 107 bytes. The longest one in the folder is
      * "/n64/spool/stepd.slurm.pmix.JOB.STEP" with ids of 7 and 4 digits. */
     SANDBOX_MAX_DIR = 60,
-    SANDBOX_MAX_DAEMONS = SANDBOX_MAX_NODES + 2,
+    SANDBOX_MAX_DAEMONS = SANDBOX_MAX_NODES + 4,
+    SANDBOX_MAX_PORTS = SANDBOX_MAX_NODES + 2,
 };
 
 /* What a made-up slice is: a seventh of a card of 80 GB. */
@@ -41,14 +42,16 @@ struct sandbox {
     char type[64]; /* of the GPUs; "" without any */
     char *plugin;  /* path of spank_rv.so; NULL: none, owned */
     int nodes;
-    int gpus;                        /* of all nodes; n1 has the first share */
-    int mig;                         /* made-up slices, shared likewise */
-    int cpus;                        /* of one node */
-    bool real_gpus;                  /* /dev/nvidia*; else made up */
-    bool pmix;                       /* MpiDefault=pmix */
-    bool cgroup;                     /* jobs are confined by control groups */
-    bool ready;                      /* `up` saw every node idle */
-    int port[SANDBOX_MAX_NODES + 1]; /* [0] slurmctld, [k] node nk */
+    int gpus;        /* of all nodes; n1 has the first share */
+    int mig;         /* made-up slices, shared likewise */
+    int cpus;        /* of one node */
+    bool real_gpus;  /* /dev/nvidia*; else made up */
+    bool pmix;       /* MpiDefault=pmix */
+    bool cgroup;     /* jobs are confined by control groups */
+    bool accounting; /* a database and slurmdbd */
+    bool ready;      /* `up` saw every node idle */
+    /* [0] slurmctld, [k] node nk, then slurmdbd where there is one */
+    int port[SANDBOX_MAX_PORTS];
     struct sandbox_daemon daemon[SANDBOX_MAX_DAEMONS];
     int n_daemons;
 };

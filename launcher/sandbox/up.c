@@ -27,6 +27,7 @@
 
 #include "plan/fsio.h"
 #include "proc.h"
+#include "sandbox/accounting.h"
 #include "sandbox/cgroup.h"
 #include "sandbox/files.h"
 #include "sandbox/folder.h"
@@ -50,9 +51,10 @@ static void on_signal (int sig)
 struct launch {
     struct sandbox *sb;
     int gate[SANDBOX_MAX_DAEMONS]; /* write ends, -1 once opened */
-    int port_fd[SANDBOX_MAX_NODES + 1];
+    int port_fd[SANDBOX_MAX_PORTS];
     int n_ports;
     char **env;
+    const char *user;
     long long end; /* of the patience, monotonic ms */
 };
 
@@ -102,6 +104,7 @@ static int choose_shape (struct sandbox *sb, const struct site *site,
         sb->cpus = 1;
     sb->pmix = site->pmix;
     sb->cgroup = wish->cgroup;
+    sb->accounting = wish->accounting;
     return sb->gpus ? choose_type (sb, site, wish, err) : RV_OK;
 }
 
@@ -140,6 +143,8 @@ static int list_daemons (struct sandbox *sb, const struct site *site,
         snprintf (name, sizeof (name), "n%d", k);
         rc = sandbox_add (sb, name, node, err);
     }
+    if (!rc && sb->accounting)
+        rc = accounting_add (sb, site->user, err);
     return rc;
 }
 
@@ -155,7 +160,7 @@ static char **make_env (const struct sandbox *sb)
 
     while (environ[n])
         n++;
-    if (!(env = calloc (n + 2, sizeof (*env))))
+    if (!(env = calloc (n + 3, sizeof (*env))))
         return NULL;
     for (size_t i = 0; i < n; i++) {
         bool keep = true;
@@ -165,7 +170,11 @@ static char **make_env (const struct sandbox *sb)
         if (keep)
             env[kept++] = environ[i];
     }
-    if (asprintf (&env[kept], "SLURM_CONF=%s/slurm.conf", sb->dir) < 0) {
+    /* Only slurmdbd looks at the second. */
+    if (asprintf (&env[kept], "SLURM_CONF=%s/slurm.conf", sb->dir) < 0
+        || asprintf (&env[kept + 1],
+                     ACCOUNTING_SOCKET_ENV "=%s/" ACCOUNTING_SOCKET, sb->dir)
+               < 0) {
         free (env);
         return NULL;
     }
@@ -178,9 +187,10 @@ static void free_env (char **env)
 
     if (!env)
         return;
-    while (last[1])
+    while (last[2])
         last++;
-    free (*last); /* the only one that is ours */
+    free (last[0]); /* the only two that are ours */
+    free (last[1]);
     free (env);
 }
 
@@ -304,26 +314,26 @@ static int look_around (const struct launch *l, const char *what,
     return RV_OK;
 }
 
-static bool munge_answers (const struct sandbox *sb)
+static bool answers (const struct sandbox *sb, const char *name)
 {
     struct sockaddr_un addr = {.sun_family = AF_UNIX};
     int fd = socket (AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     bool ok;
 
-    snprintf (addr.sun_path, sizeof (addr.sun_path), "%s/munge.socket",
-              sb->dir);
+    snprintf (addr.sun_path, sizeof (addr.sun_path), "%s/%s", sb->dir, name);
     ok = fd >= 0 && !connect (fd, (struct sockaddr *)&addr, sizeof (addr));
     if (fd >= 0)
         close (fd);
     return ok;
 }
 
-static int wait_munge (const struct launch *l, struct rv_error *err)
+static int wait_socket (const struct launch *l, const char *name,
+                        const char *what, struct rv_error *err)
 {
     int rc;
 
-    while (!munge_answers (l->sb)) {
-        if ((rc = look_around (l, "munged did not answer", err)))
+    while (!answers (l->sb, name)) {
+        if ((rc = look_around (l, what, err)))
             return rc;
         poll (NULL, 0, 2);
     }
@@ -389,6 +399,19 @@ static int wait_nodes (const struct launch *l, struct rv_error *err)
 
 /* ---- the whole ---- */
 
+static int start_accounting (struct launch *l, struct rv_error *err)
+{
+    int first = accounting_daemon (l->sb), port = l->sb->nodes + 1, rc;
+
+    if ((rc = wait_socket (l, ACCOUNTING_SOCKET, "mariadbd did not answer",
+                           err)))
+        return rc;
+    open_gate (l, first + 1);
+    if ((rc = wait_ports (l, port, port, err)))
+        return rc;
+    return accounting_register (l->sb, l->user, l->env, err);
+}
+
 static int start_daemons (struct launch *l, struct rv_error *err)
 {
     struct sandbox *sb = l->sb;
@@ -401,11 +424,18 @@ static int start_daemons (struct launch *l, struct rv_error *err)
     if (rc)
         return rc;
     open_gate (l, 0);
+    if (sb->accounting)
+        open_gate (l, accounting_daemon (sb));
+    rc = wait_socket (l, "munge.socket", "munged did not answer", err);
+    if (!rc && sb->accounting)
+        rc = start_accounting (l, err);
+    if (rc)
+        return rc;
     open_gate (l, 1);
-    if ((rc = wait_munge (l, err)) || (rc = wait_ports (l, 0, 0, err)))
+    if ((rc = wait_ports (l, 0, 0, err)))
         return rc;
     /* A slurmd that finds no controller would try again a second later. */
-    for (int i = 2; i < sb->n_daemons; i++)
+    for (int i = 2; i < 2 + sb->nodes; i++)
         open_gate (l, i);
     if ((rc = wait_nodes (l, err)) || (rc = wait_ports (l, 1, sb->nodes, err)))
         return rc;
@@ -439,14 +469,15 @@ static void launch_fini (struct launch *l)
 static int start (struct sandbox *sb, const struct site *site,
                   struct rv_error *err)
 {
-    struct launch l = {.sb = sb, .end = proc_now_ms () + UP_MS};
-    int rc;
+    struct launch l = {
+        .sb = sb, .user = site->user, .end = proc_now_ms () + UP_MS};
+    int n = sb->nodes + 1 + sb->accounting, rc;
 
     for (int i = 0; i < SANDBOX_MAX_DAEMONS; i++)
         l.gate[i] = -1;
-    rc = ports_reserve (sb->nodes + 1, l.port_fd, sb->port, err);
+    rc = ports_reserve (n, l.port_fd, sb->port, err);
     if (!rc)
-        l.n_ports = sb->nodes + 1;
+        l.n_ports = n;
     if (!rc && !(l.env = make_env (sb)))
         rc = error_set (err, RV_ENOMEM, "out of memory");
     if (!rc)
@@ -475,15 +506,17 @@ static int compare (const struct sandbox *sb, const struct sandbox_wish *wish,
         && (!wish->cpus || wish->cpus == sb->cpus)
         && (!wish->type || !strcmp (wish->type, sb->type))
         && !(wish->made_up && sb->real_gpus) && !(wish->no_plugin && sb->plugin)
-        && !(wish->cgroup && !sb->cgroup))
+        && !(wish->cgroup && !sb->cgroup)
+        && !(wish->accounting && !sb->accounting))
         return RV_OK;
     return error_set (err, RV_EMISMATCH,
                       "one is up in %s with another shape: %d nodes, %d GPUs, "
                       "%d MIG slices, "
-                      "%d CPUs a node%s%s",
+                      "%d CPUs a node%s%s%s",
                       sb->dir, sb->nodes, sb->gpus, sb->mig, sb->cpus,
                       sb->plugin ? "" : ", no plugin",
-                      sb->cgroup ? "" : ", no control groups");
+                      sb->cgroup ? "" : ", no control groups",
+                      sb->accounting ? "" : ", no accounting");
 }
 
 /* With the lock: is one up? Else the folder is empty afterwards. */
@@ -531,6 +564,8 @@ int sandbox_up (const char *dir, const struct sandbox_wish *wish,
         rc = choose_shape (&sb, &site, wish, err);
     if (!rc && wish->cgroup)
         rc = cgroup_check (&site.files.swap, err);
+    if (!rc && wish->accounting)
+        rc = accounting_check (err);
     if (!rc && !wish->no_plugin)
         rc = where_plugin (&sb.plugin, err);
     if (!rc)

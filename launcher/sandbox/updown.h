@@ -15,9 +15,10 @@ struct sandbox_wish {
     int mig;  /* MIG slices, and then no real GPUs */
     int cpus;
     const char *type;
-    bool made_up;   /* no real GPUs even where there are some */
-    bool no_plugin; /* Slurm without spank_rv.so */
-    bool cgroup;    /* jobs confined by control groups */
+    bool made_up;    /* no real GPUs even where there are some */
+    bool no_plugin;  /* Slurm without spank_rv.so */
+    bool cgroup;     /* jobs confined by control groups */
+    bool accounting; /* a database and slurmdbd */
 };
 
 /* sandbox_up - bring a sandbox up in [dir] (from folder_resolve).

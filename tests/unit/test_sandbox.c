@@ -55,8 +55,12 @@ static int teardown (void **state)
 static void record_survives (void **state)
 {
     const char *argv[] = {"/usr/sbin/slurmd", "-D", "", "a b\n", NULL};
-    struct sandbox sb = {
-        .nodes = 2, .gpus = 3, .cpus = 4, .ready = true, .cgroup = true};
+    struct sandbox sb = {.nodes = 2,
+                         .gpus = 3,
+                         .cpus = 4,
+                         .ready = true,
+                         .cgroup = true,
+                         .accounting = true};
     struct sandbox back;
 
     snprintf (sb.dir, sizeof (sb.dir), "%s", tmp);
@@ -72,7 +76,8 @@ static void record_survives (void **state)
     assert_int_equal (back.nodes, 2);
     assert_int_equal (back.gpus, 3);
     assert_int_equal (back.cpus, 4);
-    assert_true (back.ready && !back.real_gpus && !back.pmix && back.cgroup);
+    assert_true (back.ready && !back.real_gpus && !back.pmix && back.cgroup
+                 && back.accounting);
     assert_null (back.plugin);
     assert_string_equal (back.cluster, sb.cluster);
     assert_string_equal (back.type, "a100");
