@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+# output.bats - what every command of rv writes where: no escape codes into a
+# pipe, no colours with NO_COLOR on a terminal, JSON that obeys its schema and
+# stands alone on stdout; rv from inside jobs, and beside a node that hangs:
+# 2 nodes x 2 GPUs
+# shellcheck disable=SC2154 # bats' run sets status, output, stderr
+
+load run
+
+# a job that has ended, and one that runs, for the commands to show
+two_jobs() {
+    "$RV" run -f -g 1 --name ended -- true >/dev/null 2>&1
+    submit -g 1 --name runs -- sleep 600
+    wait_job "$job" RUNNING
+}
+
+ESC=$'\033'
+
+@test "each command: clean in a pipe, no colour with NO_COLOR on a terminal" {
+    command -v script >/dev/null || skip "script(1) is not installed"
+    two_jobs
+    while read -r line; do
+        # shellcheck disable=SC2086 # words
+        timeout -k 5 60 "$RV" $line </dev/null >out 2>err || true
+        if grep -q "$ESC" out err; then echo "escape codes in a pipe: rv $line"; false; fi
+        # It also ends without a terminal that knows anything.
+        NO_COLOR=1 TERM=xterm timeout -k 5 60 script -qec "timeout 20 $RV $line" /dev/null </dev/null >"tty" 2>&1 || true
+        if grep -qE "$ESC\[[0-9;]*m" tty; then echo "colours in spite of NO_COLOR: rv $line"; false; fi
+    done <<'L'
+ps
+ps -a
+status
+cost
+doctor
+env list
+version
+help
+help run
+logs ended
+gpu runs
+sandbox status
+completion bash
+run --dry-run -g 1 true
+run -g 9000 true
+ps --nosuch
+nosuch
+L
+    # a live table ends by its deadline, and in a pipe has no codes either
+    timeout -k 5 4 "$RV" gpu -w runs </dev/null >out 2>err || true
+    if grep -q "$ESC" out err; then echo "escape codes in a pipe: rv gpu -w"; false; fi
+    NO_COLOR=1 TERM=xterm timeout -k 5 20 script -qec "timeout 4 $RV gpu -w runs" /dev/null </dev/null >"tty" 2>&1 || true
+    if grep -qE "$ESC\[[0-9;]*m" tty; then echo "colours in spite of NO_COLOR: rv gpu -w"; false; fi
+}
+
+@test "each command's --json obeys its schema and stands alone on stdout" {
+    two_jobs
+    while read -r line; do
+        # shellcheck disable=SC2086 # words
+        timeout -k 5 60 "$RV" $line --json </dev/null >out 2>err || true
+        [ -s out ] || { echo "rv $line --json: nothing on stdout"; cat err; false; }
+        valid out || { echo "rv $line --json"; cat out; false; }
+    done <<'L'
+ps
+ps -a
+status
+cost
+doctor
+env list
+version
+help
+gpu runs
+stop nosuch
+ps nosuch
+status nosuch
+stop runs
+L
+    for line in 'run --dry-run --json -g 1 true' 'run --json -g 9000 true' 'run --json --nosuch true'; do
+        # shellcheck disable=SC2086 # words
+        "$RV" $line </dev/null >out 2>err || true
+        valid out || { echo "rv $line"; cat out; false; }
+    done
+    wait_for 60 all_idle
+}
+
+@test "rv run from inside a job and from a heterogeneous job asks for what it was told" {
+    cat >inner <<S
+#!/bin/sh
+export SLURM_RV_TEST=1 PMIX_RANK=7 OMPI_COMM_WORLD_RANK=7
+"$RV" run -f -g 1 --name inner -- sh -c 'echo "\$SLURM_JOB_ID \$SLURM_NTASKS \$WORLD_SIZE \$SLURM_JOB_NUM_NODES \${SLURM_HET_SIZE:-none} \${OMPI_COMM_WORLD_RANK:-none}"' >inner.out 2>inner.err
+echo \$? >inner.status
+S
+    chmod +x inner
+    run_cmd salloc -N1 -n2 -c1 --gres=gpu:1 -t 5 srun -n1 --overlap "$PWD/inner"
+    [ "$(cat inner.status)" = 0 ] || { cat inner.err; false; }
+    [[ $(cat inner.out) =~ ^[0-9]+\ 1\ 1\ 1\ none\  ]]
+    rm inner.status
+    run_cmd salloc -N1 -n1 -c1 -t 5 : -N1 -n1 -c1 srun --het-group=0 -n1 --overlap "$PWD/inner"
+    [ "$(cat inner.status)" = 0 ] || { cat inner.err; false; }
+    [[ $(cat inner.out) =~ ^[0-9]+\ 1\ 1\ 1\ none\  ]]
+    wait_for 60 all_idle
+}
+
+@test "rv doctor beside a node that hangs: it ends in time, and says which" {
+    local t0=$SECONDS pid
+    pid=$(daemon n2)
+    kill -STOP "$pid"
+    RVT_TIMEOUT=120 separate "$RV" doctor --nodes --json
+    kill -CONT "$pid"
+    [ "$((SECONDS - t0))" -lt 90 ]
+    valid <<<"$output"
+    jq -e '[.. | strings | select(test("n2"))] | length > 0' <<<"$output"
+    wait_for 60 all_idle
+}
