@@ -9,7 +9,12 @@
 
 #include <stddef.h>
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include <train/status.h>
+
+#include "kernels/view.h"
 
 struct backend_ops {
     const char *name;
@@ -37,6 +42,77 @@ struct backend_ops {
     /* sync (required) - wait until [stream] is empty; reports what failed
      * there or at a launch before, TRAIN_EDEVICE. */
     train_status_t (*sync) (void *stream, train_error_t *err);
+
+    /* Streams and events (required). A stream waits for no other work of its
+     * device. event_record marks what [stream] has been given; event_wait
+     * keeps [stream], of any device, from going on before that, event_sync the
+     * caller. TRAIN_EDEVICE, TRAIN_ENOMEM. The caller's device stays, here and
+     * below. */
+    train_status_t (*stream_create) (int device, void **ret,
+                                     train_error_t *err);
+    void (*stream_destroy) (void *stream);
+    train_status_t (*event_create) (int device, void **ret, train_error_t *err);
+    void (*event_destroy) (void *event);
+    train_status_t (*event_record) (void *event, int device, void *stream,
+                                    train_error_t *err);
+    train_status_t (*event_wait) (void *stream, int device, void *event,
+                                  train_error_t *err);
+    train_status_t (*event_sync) (void *event, train_error_t *err);
+
+    /* gate (required) - what [stream] is given later waits until *flag, memory
+     * of pin, is [value] or past it. */
+    train_status_t (*gate) (void *stream, int device, volatile uint32_t *flag,
+                            uint32_t value, train_error_t *err);
+
+    /* pin (required) - host memory, near [device], that all devices of this
+     * backend reach at full speed. TRAIN_ENOMEM. */
+    train_status_t (*pin) (int device, size_t bytes, void **ret,
+                           train_error_t *err);
+    void (*unpin) (void *memory, size_t bytes);
+
+    /* place (required) - where does this memory lie?
+     *   ret_device   the device, -1 for the host
+     *   ret_pinned   host memory that a device reaches at full speed */
+    train_status_t (*place) (const void *memory, int *ret_device,
+                             bool *ret_pinned, train_error_t *err);
+
+    /* peer_open - prepare copies from [src] to [dst]: false if the devices do
+     * not have any. peer - such a copy, on [stream] of the source. Required
+     * where there may be two devices. */
+    bool (*peer_open) (int dst, int src);
+    train_status_t (*peer) (void *dst, int dst_device, const void *src,
+                            int src_device, size_t bytes, void *stream,
+                            train_error_t *err);
+
+    /* fill (required) - [bytes] of the device to [value]. */
+    train_status_t (*fill) (int device, void *memory, int value, size_t bytes,
+                            void *stream, train_error_t *err);
+
+    /* Kernels of kernels/view.h (required), on [stream] of [device]. */
+    const struct view_ops *view;
+    /* enter - make [device] the thread's; returns the one before for leave.
+     * Kernels are launched between the two. */
+    int (*enter) (int device);
+    void (*leave) (int before);
+};
+
+struct view_ops {
+    void (*pack) (void *out, const struct kern_view *v, uint64_t first,
+                  uint64_t n, void *stream);
+    void (*unpack) (const struct kern_view *v, const void *in, uint64_t first,
+                    uint64_t n, void *stream);
+    void (*move) (const struct kern_view *dst, const struct kern_view *src,
+                  void *stream);
+    void (*sum) (uint64_t *sum, const struct kern_view *v, uint64_t first,
+                 uint64_t n, uint64_t every, void *stream);
+    void (*nonfinite) (uint64_t *count, const struct kern_view *v, int elem,
+                       void *stream);
+    void (*pieces_pack) (void *out, const struct kern_piece *p, size_t n,
+                         uint64_t base, void *stream);
+    void (*pieces_unpack) (const struct kern_piece *p, size_t n, const void *in,
+                           uint64_t base, void *stream);
+    void (*pieces_sum) (uint64_t *sum, const struct kern_piece *p, size_t n,
+                        void *stream);
 };
 
 /* backend_find - by name ("host", "cuda"), or NULL for the best that serves.
@@ -46,6 +122,7 @@ train_status_t backend_find (const char *name,
                              const struct backend_ops **ret_ops,
                              train_error_t *err);
 
+extern const struct view_ops view_host;
 extern const struct backend_ops backend_host;
 extern const struct backend_ops backend_cuda; /* if HAVE_CUDA */
 

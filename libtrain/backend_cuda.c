@@ -4,6 +4,13 @@
 #include "backend.h"
 
 #include <cuda_runtime.h>
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "err.h"
 
@@ -84,6 +91,267 @@ static train_status_t op_sync (void *stream, train_error_t *err)
     return status;
 }
 
+/* The device of a call, and the caller's own back again after it. */
+static int op_enter (int device)
+{
+    int before = 0;
+
+    (void)cudaGetDevice (&before);
+    if (before != device)
+        (void)cudaSetDevice (device);
+    return before;
+}
+
+static void op_leave (int before)
+{
+    int now = before;
+
+    (void)cudaGetDevice (&now);
+    if (now != before)
+        (void)cudaSetDevice (before);
+}
+
+/* Non-blocking: else each piece of work would wait for the default stream. */
+static train_status_t op_stream_create (int device, void **ret,
+                                        train_error_t *err)
+{
+    cudaStream_t stream = NULL;
+    int before = op_enter (device);
+    train_status_t status =
+        check (cudaStreamCreateWithFlags (&stream, cudaStreamNonBlocking),
+               TRAIN_EDEVICE, "stream on the GPU", err);
+
+    op_leave (before);
+    if (status == TRAIN_OK)
+        *ret = stream;
+    return status;
+}
+
+static void op_stream_destroy (void *stream)
+{
+    (void)cudaStreamDestroy ((cudaStream_t)stream);
+}
+
+static train_status_t op_event_create (int device, void **ret,
+                                       train_error_t *err)
+{
+    cudaEvent_t event = NULL;
+    int before = op_enter (device);
+    train_status_t status =
+        check (cudaEventCreateWithFlags (&event, cudaEventDisableTiming),
+               TRAIN_EDEVICE, "event on the GPU", err);
+
+    op_leave (before);
+    if (status == TRAIN_OK)
+        *ret = event;
+    return status;
+}
+
+static void op_event_destroy (void *event)
+{
+    (void)cudaEventDestroy ((cudaEvent_t)event);
+}
+
+static train_status_t op_event_record (void *event, int device, void *stream,
+                                       train_error_t *err)
+{
+    int before = op_enter (device);
+    train_status_t status =
+        check (cudaEventRecord ((cudaEvent_t)event, (cudaStream_t)stream),
+               TRAIN_EDEVICE, "event on the GPU", err);
+
+    op_leave (before);
+    return status;
+}
+
+static train_status_t op_event_wait (void *stream, int device, void *event,
+                                     train_error_t *err)
+{
+    int before = op_enter (device);
+    train_status_t status = check (
+        cudaStreamWaitEvent ((cudaStream_t)stream, (cudaEvent_t)event, 0),
+        TRAIN_EDEVICE, "wait of a stream", err);
+
+    op_leave (before);
+    return status;
+}
+
+static train_status_t op_event_sync (void *event, train_error_t *err)
+{
+    return check (cudaEventSynchronize ((cudaEvent_t)event), TRAIN_EDEVICE,
+                  "work on the GPU", err);
+}
+
+/* cuStreamWaitValue32 of the driver, so that nothing links against it. */
+typedef int (*wait_value_fn) (void *stream, unsigned long long address,
+                              uint32_t value, unsigned flags);
+static wait_value_fn wait_value;
+static pthread_once_t wait_value_once = PTHREAD_ONCE_INIT;
+
+static void find_wait_value (void)
+{
+    void *driver = dlopen ("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    void *found = driver ? dlsym (driver, "cuStreamWaitValue32_v2") : NULL;
+
+    memcpy (&wait_value, &found, sizeof (found));
+}
+
+static train_status_t op_gate (void *stream, int device,
+                               volatile uint32_t *flag, uint32_t value,
+                               train_error_t *err)
+{
+    int before, rc;
+
+    pthread_once (&wait_value_once, find_wait_value);
+    if (!wait_value)
+        return err_set (err, TRAIN_ENOTSUP,
+                        "the driver has no cuStreamWaitValue32: give no "
+                        "streams, or wait for the copy in train_copy");
+    before = op_enter (device);
+    rc = wait_value (stream, (unsigned long long)(uintptr_t)flag, value,
+                     0 /* until it is greater or equal, modulo 2^32 */);
+    op_leave (before);
+    if (rc != 0)
+        return err_set (err, TRAIN_EDEVICE, "wait of a stream: CUresult %d",
+                        rc);
+    return TRAIN_OK;
+}
+
+/* The NUMA node that sysfs gives for a GPU, or -1. */
+static int node_of (int device)
+{
+    char id[32] = "", path[96];
+    int node = -1;
+    FILE *f;
+
+    if (cudaDeviceGetPCIBusId (id, sizeof (id), device) != cudaSuccess) {
+        (void)cudaGetLastError ();
+        return -1;
+    }
+    for (char *p = id; *p; p++)
+        *p |= *p >= 'A' && *p <= 'F' ? 0x20 : 0;
+    snprintf (path, sizeof (path), "/sys/bus/pci/devices/%s/numa_node", id);
+    f = fopen (path, "re");
+    if (f && fscanf (f, "%d", &node) != 1)
+        node = -1;
+    if (f)
+        fclose (f);
+    return node;
+}
+
+/* Asks for pages of [device]'s node; where the kernel refuses (a container
+ * may), they come from anywhere: slower, not wrong. */
+static train_status_t op_pin (int device, size_t bytes, void **ret,
+                              train_error_t *err)
+{
+    enum { MPOL_PREFERRED_ = 1 };
+    unsigned long mask;
+    int node = node_of (device), before;
+    void *memory = mmap (NULL, bytes, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    train_status_t status;
+
+    if (memory == MAP_FAILED)
+        return err_set (err, TRAIN_ENOMEM, "no memory for %zu bytes", bytes);
+    if (node >= 0 && node < 64) {
+        mask = 1ul << node;
+        (void)syscall (SYS_mbind, memory, bytes, MPOL_PREFERRED_, &mask, 64ul,
+                       0ul);
+    }
+    before = op_enter (device);
+    status = check (
+        cudaHostRegister (memory, bytes,
+                          cudaHostRegisterPortable | cudaHostRegisterMapped),
+        TRAIN_ENOMEM, "pinned memory", err);
+    op_leave (before);
+    if (status == TRAIN_OK)
+        *ret = memory;
+    else
+        munmap (memory, bytes);
+    return status;
+}
+
+static void op_unpin (void *memory, size_t bytes)
+{
+    (void)cudaHostUnregister (memory);
+    munmap (memory, bytes);
+}
+
+static train_status_t op_place (const void *memory, int *ret_device,
+                                bool *ret_pinned, train_error_t *err)
+{
+    struct cudaPointerAttributes a;
+    train_status_t status = check (cudaPointerGetAttributes (&a, memory),
+                                   TRAIN_EDEVICE, "memory of a tensor", err);
+
+    if (status != TRAIN_OK)
+        return status;
+    *ret_device =
+        a.type == cudaMemoryTypeDevice || a.type == cudaMemoryTypeManaged
+            ? a.device
+            : -1;
+    *ret_pinned = a.type == cudaMemoryTypeHost;
+    return TRAIN_OK;
+}
+
+static bool open_one_way (int from, int to)
+{
+    int can = 0, before;
+    cudaError_t rc = cudaDeviceCanAccessPeer (&can, from, to);
+
+    if (rc == cudaSuccess && can) {
+        before = op_enter (from);
+        rc = cudaDeviceEnablePeerAccess (to, 0);
+        op_leave (before);
+    }
+    if (rc == cudaErrorPeerAccessAlreadyEnabled)
+        rc = cudaSuccess;
+    (void)cudaGetLastError ();
+    return rc == cudaSuccess && can;
+}
+
+static bool op_peer_open (int dst, int src)
+{
+    return open_one_way (src, dst) && open_one_way (dst, src);
+}
+
+static train_status_t op_peer (void *dst, int dst_device, const void *src,
+                               int src_device, size_t bytes, void *stream,
+                               train_error_t *err)
+{
+    int before = op_enter (src_device);
+    train_status_t status =
+        check (cudaMemcpyPeerAsync (dst, dst_device, src, src_device, bytes,
+                                    (cudaStream_t)stream),
+               TRAIN_EDEVICE, "peer copy", err);
+
+    op_leave (before);
+    return status;
+}
+
+static train_status_t op_fill (int device, void *memory, int value,
+                               size_t bytes, void *stream, train_error_t *err)
+{
+    int before = op_enter (device);
+    train_status_t status =
+        check (cudaMemsetAsync (memory, value, bytes, (cudaStream_t)stream),
+               TRAIN_EDEVICE, "fill on the GPU", err);
+
+    op_leave (before);
+    return status;
+}
+
+static const struct view_ops view_cuda = {
+    .pack = kern_view_pack_cuda,
+    .unpack = kern_view_unpack_cuda,
+    .move = kern_view_move_cuda,
+    .sum = kern_view_sum_cuda,
+    .nonfinite = kern_view_nonfinite_cuda,
+    .pieces_pack = kern_pieces_pack_cuda,
+    .pieces_unpack = kern_pieces_unpack_cuda,
+    .pieces_sum = kern_pieces_sum_cuda,
+};
+
 const struct backend_ops backend_cuda = {
     .name = "cuda",
     .probe = op_probe,
@@ -91,4 +359,21 @@ const struct backend_ops backend_cuda = {
     .free = op_free,
     .copy = op_copy,
     .sync = op_sync,
+    .stream_create = op_stream_create,
+    .stream_destroy = op_stream_destroy,
+    .event_create = op_event_create,
+    .event_destroy = op_event_destroy,
+    .event_record = op_event_record,
+    .event_wait = op_event_wait,
+    .event_sync = op_event_sync,
+    .gate = op_gate,
+    .pin = op_pin,
+    .unpin = op_unpin,
+    .place = op_place,
+    .peer_open = op_peer_open,
+    .peer = op_peer,
+    .fill = op_fill,
+    .view = &view_cuda,
+    .enter = op_enter,
+    .leave = op_leave,
 };

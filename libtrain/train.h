@@ -6,6 +6,7 @@
 #include <train/version.h>
 #include <train/status.h>
 #include <train/tensor.h>
+#include <train/copy.h>
 #include <train/group.h>
 #include <train/safetensors.h>
 #include <train/decoder.h>
