@@ -12,7 +12,10 @@
 
 void comm_describe (const struct comm_call *call, char *text, size_t size)
 {
-    static const char *const op[] = {"sum", "average", "minimum", "maximum"};
+    static const char *const op[] = {"sum", "average", "minimum", "maximum",
+                                     "product"};
+    const char *how =
+        call->op >= 0 && call->op <= TRAIN_PROD ? op[call->op] : "unknown";
     const char *dtype = train_dtype_name ((train_dtype_t)call->dtype);
     unsigned long long count = call->count;
 
@@ -25,9 +28,42 @@ void comm_describe (const struct comm_call *call, char *text, size_t size)
                   call->root);
         return;
     case COMM_ALL_REDUCE:
-        snprintf (text, size, "all_reduce (%s of %llu %s)",
-                  call->op >= 0 && call->op < 4 ? op[call->op] : "unknown",
-                  count, dtype);
+        snprintf (text, size, "all_reduce (%s of %llu %s)", how, count, dtype);
+        return;
+    case COMM_REDUCE:
+        snprintf (text, size, "reduce (%s of %llu %s to rank %d)", how, count,
+                  dtype, call->root);
+        return;
+    case COMM_REDUCE_SCATTER:
+        snprintf (text, size, "reduce_scatter (%s of %llu %s each)", how, count,
+                  dtype);
+        return;
+    case COMM_ALL_GATHER:
+        snprintf (text, size, "all_gather (%llu %s each)", count, dtype);
+        return;
+    case COMM_ALL_TO_ALL:
+        snprintf (text, size, "all_to_all (%llu %s each)", count, dtype);
+        return;
+    case COMM_GATHER:
+        snprintf (text, size, "gather (%llu %s each to rank %d)", count, dtype,
+                  call->root);
+        return;
+    case COMM_SCATTER:
+        snprintf (text, size, "scatter (%llu %s each from rank %d)", count,
+                  dtype, call->root);
+        return;
+    case COMM_OBJECT:
+        snprintf (text, size, "broadcast_object (from rank %d)", call->root);
+        return;
+    case COMM_OBJECTS:
+        if (call->root < 0)
+            snprintf (text, size, "gather_object (to every rank)");
+        else
+            snprintf (text, size, "gather_object (to rank %d)", call->root);
+        return;
+    case COMM_SEND:
+        snprintf (text, size, "send (%llu %s from rank %d to rank %d)", count,
+                  dtype, call->root, call->op);
         return;
     }
     snprintf (text, size, "unknown call %d", call->kind);

@@ -18,6 +18,15 @@ enum comm_kind {
     COMM_BARRIER = 1,
     COMM_BROADCAST = 2,
     COMM_ALL_REDUCE = 3,
+    COMM_REDUCE = 4,
+    COMM_ALL_GATHER = 5,
+    COMM_REDUCE_SCATTER = 6,
+    COMM_ALL_TO_ALL = 7,
+    COMM_GATHER = 8,
+    COMM_SCATTER = 9,
+    COMM_SEND = 10,
+    COMM_OBJECT = 11,  /* how long an object is that is broadcast */
+    COMM_OBJECTS = 12, /* and those that are gathered; root -1: by all */
 };
 
 /* One call, as its ranks must agree on it: also the fingerprint that they
@@ -25,11 +34,12 @@ enum comm_kind {
  * have one byte order; a greeting checks it). */
 struct comm_call {
     uint64_t seq;   /* 1 for the first call of a group */
-    uint64_t count; /* elements; 0 for a barrier */
+    uint64_t count; /* elements that a rank gives another, of one block where
+                       each rank has its own; 0 for a barrier */
     int32_t kind;   /* enum comm_kind */
     int32_t dtype;  /* train_dtype_t; 0 for a barrier */
-    int32_t root;   /* of a broadcast, else 0 */
-    int32_t op;     /* train_op_t of a reduction, else 0 */
+    int32_t root;   /* where there is one, or the sender; else 0 */
+    int32_t op;     /* train_op_t of a reduction; receiver; else 0 */
 };
 
 /* comm_describe - "all_reduce (sum of 100 F32)", for messages. */
@@ -65,11 +75,14 @@ struct comm_ops {
 
     /* run (required) - one collective, to its end.
      *   call   with seq one higher than the last
-     *   data   in and out, call->count elements; untouched when the ranks
-     *          disagree or one of them has not come. NULL if count is 0
+     *   from   what this rank gives; NULL if nothing
+     *   to     where its result goes; NULL if it gets none. May be what
+     *          [from] is, or the block of one of them that is the same place
+     *          of the other's; untouched when the ranks disagree or one of
+     *          them has not come
      * May block up to the deadline. After an error only fini is legal. */
     train_status_t (*run) (void *state, const struct comm_call *call,
-                           void *data, train_error_t *err);
+                           const void *from, void *to, train_error_t *err);
 
     /* fini (required) - leave and free; takes what init made, after errors
      * too. Does not wait for others. */

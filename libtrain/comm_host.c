@@ -77,7 +77,7 @@ static bool give_chunk (struct host *host)
         return false;
     memcpy (
         seg_slot (&host->seg, host->seg.in, host->local_rank, run->base + k),
-        run->data + k * run->elems * run->elem_bytes, chunk_bytes (run, k));
+        run->from + k * run->elems * run->elem_bytes, chunk_bytes (run, k));
     run->in++;
     publish (host, &me (host)->in_done, run->base + run->in);
     return true;
@@ -161,12 +161,11 @@ static bool parts_are_done (const struct host *host, int hop, uint64_t chunk)
     return true;
 }
 
-/* Is result [k] in the ring of this node? */
-static bool result_is_here (const struct host *host, uint64_t k)
+bool host_is_here (const struct host *host, uint64_t k)
 {
     const struct host_run *run = &host->run;
 
-    if (run->call.kind == COMM_ALL_REDUCE && run->source == host->node)
+    if (plan_reduces (run) && plan_source (host, k) == host->node)
         return parts_are_done (host, host->hops - 1, run->base + k);
     return load (&host->seg.head->res_ready) > run->base + k;
 }
@@ -175,26 +174,33 @@ static bool take_chunk (struct host *host)
 {
     struct host_run *run = &host->run;
     uint64_t k = run->out;
+    size_t skip, bytes;
+    char *to;
 
-    if (k >= run->n || !result_is_here (host, k))
+    if (k >= run->n || !host_is_here (host, k))
         return false;
-    memcpy (run->data + k * run->elems * run->elem_bytes,
-            res_slot (host, run->base + k), chunk_bytes (run, k));
+    if ((to = plan_to (host, k, &skip, &bytes)))
+        memcpy (to, (char *)res_slot (host, run->base + k) + skip, bytes);
     run->out++;
     publish (host, &me (host)->out_done, run->base + run->out);
     return true;
 }
 
-/* The root of a broadcast puts its chunks where the others find results. */
+/* The giver of a chunk puts it where the others find results. */
 static bool root_chunk (struct host *host)
 {
     struct host_run *run = &host->run;
     uint64_t k = run->out;
+    size_t skip, bytes;
+    const char *from;
+    char *to;
 
-    if (k >= run->n || !root_may_write (host, k))
+    if (!root_may_write (host, k))
         return false;
-    memcpy (res_slot (host, run->base + k),
-            run->data + k * run->elems * run->elem_bytes, chunk_bytes (run, k));
+    from = plan_from (host, k);
+    memcpy (res_slot (host, run->base + k), from, chunk_bytes (run, k));
+    if ((to = plan_to (host, k, &skip, &bytes)) && to != from)
+        memcpy (to, from, bytes);
     run->in = ++run->out;
     atomic_store (&me (host)->out_done, run->base + run->out);
     publish (host, &host->seg.head->res_ready, run->base + run->out);
@@ -247,14 +253,16 @@ static bool pass_result (struct host *host)
     struct host_run *run = &host->run;
     uint64_t k = run->res_queued;
     struct frame f = {.type = FRAME_RES, .a = run->base + k};
+    int source;
 
-    if (k >= run->n || !result_is_here (host, k))
+    if (k >= run->n || !host_is_here (host, k))
         return false;
+    source = plan_source (host, k);
     f.len = (uint32_t)chunk_bytes (run, k);
-    if (host->node > 0 && host->node <= run->source)
+    if (host->node > 0 && host->node <= source)
         net_put (&host->peers[host->node - 1], host, f,
                  res_slot (host, run->base + k));
-    if (host->node < host->nodes - 1 && host->node >= run->source)
+    if (host->node < host->nodes - 1 && host->node >= source)
         net_put (&host->peers[host->node + 1], host, f,
                  res_slot (host, run->base + k));
     run->res_queued++;
@@ -276,8 +284,7 @@ static bool lead (struct host *host)
 {
     bool moved = pass_calls (host);
 
-    for (int h = 0; host->run.call.kind == COMM_ALL_REDUCE && h < host->hops;
-         h++)
+    for (int h = 0; plan_reduces (&host->run) && h < host->hops; h++)
         moved |= pass_sum (host, h);
     moved |= pass_result (host);
     moved |= net_move (host);
@@ -301,12 +308,12 @@ bool host_place (struct host *host, int node, const struct frame *f,
 {
     struct host_run *run = &host->run;
     uint64_t k = f->a - run->base;
-    int hop, from = node;
+    int hop, from = node, source;
 
     if (f->a < run->base || k >= run->n)
         return false;
     if (f->type == FRAME_ACC) {
-        if (run->call.kind != COMM_ALL_REDUCE || !is_run_of (host, f->hop, &hop)
+        if (!plan_reduces (run) || !is_run_of (host, f->hop, &hop)
             || f->hop == 0 || host->runs[f->hop - 1].node != from
             || k != run->acc_got[hop]
             || f->len != host_chunk_elems (run, k) * run->acc_bytes)
@@ -314,12 +321,16 @@ bool host_place (struct host *host, int node, const struct frame *f,
         *ret_to = seg_slot (&host->seg, host->seg.acc, hop, f->a);
         return true;
     }
-    if (f->type != FRAME_RES || k != run->res_got
+    source = plan_source (host, k);
+    if (f->type != FRAME_RES || load (&host->seg.head->res_ready) > f->a
         || f->len != chunk_bytes (run, k)
-        || from != host->node + (run->source > host->node ? 1 : -1)
-        || run->source == host->node)
+        || from != host->node + (source > host->node ? 1 : -1)
+        || source == host->node)
         return false;
-    *ret_to = res_is_free (host, k) ? res_slot (host, f->a) : NULL;
+    /* the one before may come from the other side, or from this node */
+    *ret_to = res_is_free (host, k) && (k == 0 || host_is_here (host, k - 1))
+                  ? res_slot (host, f->a)
+                  : NULL;
     return true;
 }
 
@@ -355,7 +366,6 @@ bool host_arrived (struct host *host, int node, const struct frame *f,
         publish (host, &host->seg.acc_ready[hop], f->a + 1);
         return true;
     }
-    run->res_got++;
     publish (host, &host->seg.head->res_ready, f->a + 1);
     return true;
 }
@@ -382,7 +392,7 @@ static bool data_is_done (const struct host *host)
 
     if (run->out < run->n)
         return false;
-    for (int h = 0; run->call.kind == COMM_ALL_REDUCE && h < host->hops; h++) {
+    for (int h = 0; plan_reduces (run) && h < host->hops; h++) {
         if (run->part[h] < run->n
             || (host->peers && host->hop_run[h] + 1 < host->n_runs
                 && run->acc_sent[h] < run->n))
@@ -409,10 +419,13 @@ static bool move_reduce (struct host *host)
     return moved;
 }
 
-static bool move_broadcast (struct host *host)
+static bool move_spread (struct host *host)
 {
-    return host->rank == host->run.call.root ? root_chunk (host)
-                                             : take_chunk (host);
+    const struct host_run *run = &host->run;
+
+    return run->out < run->n && plan_giver (host, run->out) == host->rank
+               ? root_chunk (host)
+               : take_chunk (host);
 }
 
 /* The one loop: until [done], or a failure. */
@@ -448,32 +461,24 @@ static train_status_t drive (struct host *host, bool (*move) (struct host *),
     }
 }
 
-static void begin (struct host *host, const struct comm_call *call, void *data)
+static void begin (struct host *host, const struct comm_call *call,
+                   const void *from, void *to)
 {
     struct host_run *run = &host->run;
     size_t hops = (size_t)host->hops;
-    size_t widest;
 
     run->call = *call;
-    run->data = data;
+    run->from = from;
+    run->to = to;
     run->base = host->chunks;
     run->elem_bytes = train_dtype_size ((train_dtype_t)call->dtype);
     run->acc_bytes = reduce_acc_size ((train_dtype_t)call->dtype);
-    widest = run->elem_bytes;
-    if (call->kind == COMM_ALL_REDUCE && run->acc_bytes > widest)
-        widest = run->acc_bytes;
-    run->elems = widest ? host->seg.slot_bytes / widest : 1;
-    run->n = (call->count + run->elems - 1) / run->elems;
-    if (call->kind == COMM_BARRIER)
-        run->n = 0;
-    run->in = run->out = run->res_got = run->res_queued = 0;
+    plan_begin (host);
+    run->in = run->out = run->res_queued = 0;
     memset (run->part, 0, hops * sizeof (*run->part));
     memset (run->acc_sent, 0, hops * sizeof (*run->acc_sent));
     memset (run->acc_got, 0, hops * sizeof (*run->acc_got));
     memset (run->passed, 0, (size_t)host->local_size * sizeof (*run->passed));
-    run->source = call->kind == COMM_BROADCAST
-                      ? host->node_of[call->root]
-                      : host->runs[host->n_runs - 1].node;
 }
 
 static void say_call (struct host *host)
@@ -499,20 +504,20 @@ static train_status_t compare (struct host *host, train_error_t *err)
 }
 
 train_status_t host_run_call (void *state, const struct comm_call *call,
-                              void *data, train_error_t *err)
+                              const void *from, void *to, train_error_t *err)
 {
     struct host *host = state;
     train_status_t status;
 
-    begin (host, call, data);
+    begin (host, call, from, to);
     say_call (host);
     status = drive (host, move_nothing, calls_are_there, WATCH_CALLS, err);
     if (status == TRAIN_OK)
         status = compare (host, err);
     if (status == TRAIN_OK && host->run.n > 0)
-        status = drive (
-            host, call->kind == COMM_BROADCAST ? move_broadcast : move_reduce,
-            data_is_done, WATCH_DATA, err);
+        status =
+            drive (host, plan_reduces (&host->run) ? move_reduce : move_spread,
+                   data_is_done, WATCH_DATA, err);
     if (status != TRAIN_OK) {
         if (host->peers)
             net_tell_failure (host);

@@ -5,6 +5,8 @@
  * FSDP warns that NCCL's average of one rank may not be). */
 #include "comm.h"
 
+#include <string.h>
+
 #include "err.h"
 #include "join.h"
 
@@ -23,9 +25,13 @@ static train_status_t op_init (struct join *join, const char *name,
 }
 
 static train_status_t op_run (void *state, const struct comm_call *call,
-                              void *data, train_error_t *err)
+                              const void *from, void *to, train_error_t *err)
 {
-    (void)state, (void)call, (void)data, (void)err;
+    size_t bytes = call->count * train_dtype_size ((train_dtype_t)call->dtype);
+
+    (void)state, (void)err;
+    if (from && to && bytes)
+        memmove (to, from, bytes);
     return TRAIN_OK;
 }
 

@@ -176,19 +176,20 @@ struct peer {
 /* One call on its way through this process. */
 struct host_run {
     struct comm_call call;
-    uint64_t base; /* chunks before this call */
-    uint64_t n;    /* chunks */
-    size_t elems;  /* of a full chunk */
+    uint64_t base;                           /* chunks before this call */
+    uint64_t n;                              /* chunks */
+    size_t elems;                            /* of a full chunk */
+    uint64_t blocks, block_elems, per_block; /* the last: chunks */
     size_t elem_bytes, acc_bytes;
-    char *data;
-    uint64_t in, out;             /* chunks given, taken, of [n] */
-    uint64_t *part;               /* (hops) own parts done */
-    uint64_t *acc_sent;           /* (hops) leader: passed on to the next run */
-    uint64_t *acc_got;            /* (hops) leader */
-    uint64_t res_got, res_queued; /* leader */
-    int source;                   /* node where the result is made */
-    bool *passed;                 /* (local_size) leader: calls passed on */
-    int64_t moved_ms;             /* last progress */
+    const char *from;    /* what this rank gives, and where it takes to; */
+    char *to;            /* NULL where it does neither */
+    uint64_t in, out;    /* chunks given, taken, of [n] */
+    uint64_t *part;      /* (hops) own parts done */
+    uint64_t *acc_sent;  /* (hops) leader: passed on to the next run */
+    uint64_t *acc_got;   /* (hops) leader */
+    uint64_t res_queued; /* leader */
+    bool *passed;        /* (local_size) leader: calls passed on */
+    int64_t moved_ms;    /* last progress */
 };
 
 struct host {
@@ -220,7 +221,7 @@ static inline bool host_is_leader (const struct host *host)
 
 static inline size_t host_chunk_elems (const struct host_run *run, uint64_t k)
 {
-    uint64_t left = run->call.count - k * run->elems;
+    uint64_t left = run->block_elems - k % run->per_block * run->elems;
 
     return left < run->elems ? (size_t)left : run->elems;
 }
@@ -273,6 +274,24 @@ struct host_card {
 
 /* host_run_call - the slot run of comm_host. */
 train_status_t host_run_call (void *state, const struct comm_call *call,
-                              void *data, train_error_t *err);
+                              const void *from, void *to, train_error_t *err);
+
+/* host_is_here - is result [k] of this call in the ring of this node? */
+bool host_is_here (const struct host *host, uint64_t k);
+
+/* plan_begin - cut the call of [host] into blocks and chunks.
+ * plan_reduces - does it combine what the ranks give?
+ * plan_giver - the rank that gives chunk [k], where it does not.
+ * plan_source - the node where the result of chunk [k] is made.
+ * plan_from - where this rank, the giver, has chunk [k].
+ * plan_to - where this rank wants chunk [k]: from byte [skip] of the chunk on,
+ *   [bytes] of it; NULL if it does not. */
+void plan_begin (struct host *host);
+bool plan_reduces (const struct host_run *run);
+int plan_giver (const struct host *host, uint64_t k);
+int plan_source (const struct host *host, uint64_t k);
+const char *plan_from (const struct host *host, uint64_t k);
+char *plan_to (const struct host *host, uint64_t k, size_t *skip,
+               size_t *bytes);
 
 #endif

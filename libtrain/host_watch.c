@@ -36,12 +36,22 @@ static bool has_called (const struct host *host, int rank)
     return atomic_load (&calls[rank].seq) == host->run.call.seq;
 }
 
+/* The first chunk of this call whose result is not in this node. */
+static uint64_t first_missing (const struct host *host)
+{
+    uint64_t ready = atomic_load (&host->seg.head->res_ready);
+
+    return ready > host->run.base ? ready - host->run.base : 0;
+}
+
 /* Does this call still need something from, or to, the leader of [node]? */
 static bool needs_node (const struct host *host, int node,
                         enum watch_phase phase)
 {
     const struct peer *peer = &host->peers[node];
     const struct host_run *run = &host->run;
+    uint64_t k;
+    int source;
 
     if (peer->head != peer->tail)
         return true;
@@ -51,15 +61,17 @@ static bool needs_node (const struct host *host, int node,
     }
     if (phase == WATCH_CALLS)
         return false;
-    for (int h = 0; run->call.kind == COMM_ALL_REDUCE && h < host->hops; h++) {
+    for (int h = 0; plan_reduces (run) && h < host->hops; h++) {
         int stretch = host->hop_run[h];
 
         if (stretch > 0 && host->runs[stretch - 1].node == node
             && run->acc_got[h] < run->n)
             return true;
     }
-    return run->source != host->node && run->res_got < run->n
-           && node == host->node + (run->source > host->node ? 1 : -1);
+    k = first_missing (host);
+    source = k < run->n ? plan_source (host, k) : host->node;
+    return source != host->node
+           && node == host->node + (source > host->node ? 1 : -1);
 }
 
 static bool peers_are_sound (struct host *host, enum watch_phase phase)

@@ -8,8 +8,9 @@
 
 #define BLOCK 256
 
-#define SAME(x)    (x)
-#define PLUS(a, x) ((a) + (x))
+#define SAME(x)        (x)
+#define PLUS(a, x)     ((a) + (x))
+#define MULTIPLY(a, x) ((a) * (x))
 /* x != x is true for a NaN alone; integers fold it away. */
 #define LESS(a, x)   ((x) < (a) || (x) != (x) ? (x) : (a))
 #define MORE(a, x)   ((x) > (a) || (x) != (x) ? (x) : (a))
@@ -23,6 +24,7 @@
 #define ADD        PLUS
 #define MIN        LESS
 #define MAX        MORE
+#define TIMES      MULTIPLY
 #define OVER(a, n) ((a) / (float)(n))
 #include "reduce.inc"
 
@@ -34,6 +36,7 @@
 #define ADD        PLUS
 #define MIN        LESS
 #define MAX        MORE
+#define TIMES      MULTIPLY
 #define OVER(a, n) ((a) / (double)(n))
 #include "reduce.inc"
 
@@ -45,6 +48,7 @@
 #define ADD        PLUS
 #define MIN        LESS
 #define MAX        MORE
+#define TIMES      MULTIPLY
 #define OVER(a, n) ((a) / (float)(n))
 #include "reduce.inc"
 
@@ -56,29 +60,32 @@
 #define ADD        PLUS
 #define MIN        LESS
 #define MAX        MORE
+#define TIMES      MULTIPLY
 #define OVER(a, n) ((a) / (float)(n))
 #include "reduce.inc"
 
-#define NAME      i64
-#define T         int64_t
-#define A         int64_t
-#define LOAD      SAME
-#define STORE     SAME
-#define ADD(a, x) ((int64_t)((uint64_t)(a) + (uint64_t)(x)))
-#define MIN(a, x) ((x) < (a) ? (x) : (a))
-#define MAX(a, x) ((x) > (a) ? (x) : (a))
-#define OVER      DIVIDE /* never reached: group.c refuses it */
+#define NAME        i64
+#define T           int64_t
+#define A           int64_t
+#define LOAD        SAME
+#define STORE       SAME
+#define ADD(a, x)   ((int64_t)((uint64_t)(a) + (uint64_t)(x)))
+#define MIN(a, x)   ((x) < (a) ? (x) : (a))
+#define MAX(a, x)   ((x) > (a) ? (x) : (a))
+#define TIMES(a, x) ((int64_t)((uint64_t)(a) * (uint64_t)(x)))
+#define OVER        DIVIDE /* never reached: group.c refuses it */
 #include "reduce.inc"
 
-#define NAME      i32
-#define T         int32_t
-#define A         int32_t
-#define LOAD      SAME
-#define STORE     SAME
-#define ADD(a, x) ((int32_t)((uint32_t)(a) + (uint32_t)(x)))
-#define MIN(a, x) ((x) < (a) ? (x) : (a))
-#define MAX(a, x) ((x) > (a) ? (x) : (a))
-#define OVER      DIVIDE
+#define NAME        i32
+#define T           int32_t
+#define A           int32_t
+#define LOAD        SAME
+#define STORE       SAME
+#define ADD(a, x)   ((int32_t)((uint32_t)(a) + (uint32_t)(x)))
+#define MIN(a, x)   ((x) < (a) ? (x) : (a))
+#define MAX(a, x)   ((x) > (a) ? (x) : (a))
+#define TIMES(a, x) ((int32_t)((uint32_t)(a) * (uint32_t)(x)))
+#define OVER        DIVIDE
 #include "reduce.inc"
 
 size_t reduce_acc_size (train_dtype_t dtype)

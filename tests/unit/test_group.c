@@ -147,8 +147,8 @@ static void try_tensors (train_group_t *group)
             "no group");
     expect (train_all_reduce (group, NULL, TRAIN_SUM, &err), TRAIN_EINVAL, &err,
             "no tensor");
-    expect (train_all_reduce (group, &t.t, (train_op_t)4, &err), TRAIN_EINVAL,
-            &err, "unknown operation 4");
+    expect (train_all_reduce (group, &t.t, (train_op_t)5, &err), TRAIN_EINVAL,
+            &err, "unknown operation 5");
     t.t.strides = strides;
     expect (train_all_reduce (group, &t.t, TRAIN_SUM, &err), TRAIN_EINVAL, &err,
             "not compact");
@@ -205,6 +205,94 @@ static void test_self (void **state)
     train_group_destroy (group);
 }
 
+/* Each refused before it counts, so that the group stays sound. */
+static void try_pairs (train_group_t *group)
+{
+    float f[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    int64_t n[2] = {3, 4};
+    train_tensor_t a, b, other, more, near;
+    train_error_t err;
+
+    train_tensor_view (&a, f, TRAIN_F32, 1, n, NULL);
+    train_tensor_view (&b, f + 4, TRAIN_F32, 1, n, NULL);
+    train_tensor_view (&other, f + 4, TRAIN_I32, 1, n, NULL);
+    train_tensor_view (&more, f + 4, TRAIN_F32, 1, n + 1, NULL);
+    train_tensor_view (&near, f + 1, TRAIN_F32, 1, n, NULL);
+    expect (train_all_gather (NULL, &a.t, &b.t, &err), TRAIN_EINVAL, &err,
+            "no group");
+    expect (train_all_gather (group, &a.t, NULL, &err), TRAIN_EINVAL, &err,
+            "no tensor");
+    expect (train_all_gather (group, &a.t, &other.t, &err), TRAIN_EINVAL, &err,
+            "F32 and I32");
+    expect (train_all_gather (group, &a.t, &more.t, &err), TRAIN_EINVAL, &err,
+            "3 elements for each of 1 ranks");
+    expect (train_all_gather (group, &a.t, &near.t, &err), TRAIN_EINVAL, &err,
+            "overlap");
+    expect (train_reduce_scatter (group, &a.t, &b.t, (train_op_t)9, &err),
+            TRAIN_EINVAL, &err, "unknown operation 9");
+    expect (train_reduce (group, &a.t, TRAIN_SUM, 1, &err), TRAIN_EINVAL, &err,
+            "root 1 is not one of 1");
+    expect (train_all_to_all (group, &a.t, &more.t, &err), TRAIN_EINVAL, &err,
+            "3 F32 and 4 F32");
+    expect (train_all_to_all (group, &a.t, &near.t, &err), TRAIN_EINVAL, &err,
+            "overlap");
+    expect (train_gather (group, &a.t, NULL, 0, &err), TRAIN_EINVAL, &err,
+            "no tensor");
+    expect (train_scatter (group, &b.t, &a.t, -1, &err), TRAIN_EINVAL, &err,
+            "root -1");
+    expect (train_send_recv (group, &a.t, 0, 1, &err), TRAIN_EINVAL, &err,
+            "receiver: root 1");
+}
+
+static void try_objects (train_group_t *group)
+{
+    size_t len = 9;
+    void *got = NULL;
+    train_error_t err;
+
+    expect (train_broadcast_object (group, NULL, 3, 0, &got, &len, &err),
+            TRAIN_EINVAL, &err, "no data");
+    expect (train_broadcast_object (group, "abc", 3, 0, NULL, &len, &err),
+            TRAIN_EINVAL, &err, "no result");
+    expect (train_gather_object (group, "abc", 3, -2, &got, &len, &err),
+            TRAIN_EINVAL, &err, "root -2");
+    expect (train_broadcast_object (group, "abc", 3, 0, &got, &len, &err),
+            TRAIN_OK, &err, NULL);
+    assert_int_equal (len, 3);
+    assert_memory_equal (got, "abc", 3);
+    free (got);
+    got = NULL;
+    expect (train_gather_object (group, "wxyz", 4, -1, &got, &len, &err),
+            TRAIN_OK, &err, NULL);
+    assert_int_equal (len, 4);
+    assert_memory_equal (got, "wxyz", 4);
+    free (got);
+}
+
+static void test_self_collect (void **state)
+{
+    train_group_t *group = NULL;
+    float f[6] = {1, 2, 3, 0, 0, 0};
+    int64_t n[1] = {3};
+    train_tensor_t a, b;
+    train_error_t err;
+
+    (void)state;
+    alone ();
+    expect (train_group_create (NULL, &group, &err), TRAIN_OK, &err, NULL);
+    try_pairs (group);
+    try_objects (group);
+    train_tensor_view (&a, f, TRAIN_F32, 1, n, NULL);
+    train_tensor_view (&b, f + 3, TRAIN_F32, 1, n, NULL);
+    expect (train_all_to_all (group, &a.t, &b.t, &err), TRAIN_OK, &err, NULL);
+    assert_memory_equal (f, f + 3, 3 * sizeof (*f));
+    expect (train_all_to_all (group, &b.t, &b.t, &err), TRAIN_OK, &err, NULL);
+    expect (train_reduce_scatter (group, &a.t, &a.t, TRAIN_PROD, &err),
+            TRAIN_OK, &err, NULL);
+    assert_memory_equal (f, f + 3, 3 * sizeof (*f));
+    train_group_destroy (group);
+}
+
 static void test_describe (void **state)
 {
     static const struct {
@@ -221,7 +309,8 @@ static void test_describe (void **state)
          "all_reduce (average of 9 BF16)"},
         {{.kind = COMM_ALL_REDUCE, .op = 77, .dtype = 99},
          "all_reduce (unknown of 0 unknown)"},
-        {{.kind = 9}, "unknown call 9"},
+        {{.kind = COMM_OBJECTS, .root = -1}, "gather_object (to every rank)"},
+        {{.kind = 99}, "unknown call 99"},
     };
     char text[96], small[10];
 
@@ -329,6 +418,7 @@ int main (void)
         cmocka_unit_test (test_create_variables),
         cmocka_unit_test (test_create_stale),
         cmocka_unit_test (test_self),
+        cmocka_unit_test (test_self_collect),
         cmocka_unit_test (test_describe),
         cmocka_unit_test (test_ranks),
         cmocka_unit_test (test_compare),

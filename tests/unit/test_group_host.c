@@ -71,6 +71,8 @@ static void put (void *data, size_t i, train_dtype_t dtype, double v)
                 acc = (x < acc || x != x) ? x : acc;                           \
             else if (op == TRAIN_MAX)                                          \
                 acc = (x > acc || x != x) ? x : acc;                           \
+            else if (op == TRAIN_PROD)                                         \
+                acc = acc * x;                                                 \
             else                                                               \
                 acc = acc + x;                                                 \
         }                                                                      \
@@ -119,6 +121,8 @@ static void fold_one (void *out, size_t i, void *const *in, int size,
 
             if (op == TRAIN_SUM)
                 acc = (int64_t)((uint64_t)acc + (uint64_t)x);
+            else if (op == TRAIN_PROD)
+                acc = (int64_t)((uint64_t)acc * (uint64_t)x);
             else if (op == TRAIN_MIN ? x < acc : x > acc)
                 acc = x;
         }
@@ -182,14 +186,14 @@ static void body_reduce (struct job *job, int rank, train_group_t *group)
         size_t sizes[] = {0, 1, 37, large};
         bool whole = dtypes[d] == TRAIN_I64 || dtypes[d] == TRAIN_I32;
 
-        for (size_t i = 0; i < 16 && s->status == TRAIN_OK; i++) {
-            train_op_t op = (train_op_t)(i % 4);
+        for (size_t i = 0; i < 20 && s->status == TRAIN_OK; i++) {
+            train_op_t op = (train_op_t)(i % 5);
 
             /* of the large ones, the sum and one other of each type */
-            if (i / 4 == 3 && op != TRAIN_SUM && i % 4 != d % 4)
+            if (i / 5 == 3 && op != TRAIN_SUM && i % 5 != d % 5)
                 continue;
             if (op != TRAIN_AVG || !whole)
-                try_reduce (job, rank, group, buf, sizes[i / 4], dtypes[d], op);
+                try_reduce (job, rank, group, buf, sizes[i / 5], dtypes[d], op);
         }
     }
     for (int r = 0; r <= job->size; r++)
