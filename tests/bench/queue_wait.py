@@ -543,6 +543,8 @@ def main():
             p.add_argument("--dir", default="queue-results")
     verbs.add_parser("table").add_argument("file", nargs="+")
     args = top.parse_args()
+    # The daemons are to end with us.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     if args.verb == "table":
         return table(args.file)
     if args.verb == "all":
