@@ -12,6 +12,7 @@
 #include "cmd_job.h"
 #include "jsonout.h"
 #include "plan/duration.h"
+#include "plan/waiting.h"
 
 static const char usage[] =
     "Usage: rv ps [-a] [--json]\n"
@@ -77,16 +78,42 @@ static json_t *jobs_json (const struct known_job *job)
     return list;
 }
 
+static struct waiting waiting_of (const struct cluster_job *live)
+{
+    return (struct waiting){.reason = live->reason,
+                            .put_back = live->restarts > 0,
+                            .begins_at = live->begins_at,
+                            .expected_at = live->expected_at};
+}
+
+/* Of a job that waits; else null. */
+static json_t *expected_json (const struct cluster_job *live)
+{
+    const struct waiting w = waiting_of (live);
+
+    return jsonout_time (waiting_start (&w, time (NULL)));
+}
+
+static json_t *why_json (const struct cluster_job *live)
+{
+    const struct waiting w = waiting_of (live);
+    char why[256];
+
+    waiting_why (&w, why, sizeof (why));
+    return why[0] ? jsonout_text (why) : json_null ();
+}
+
 static json_t *row_json (const struct row *row)
 {
     const struct cluster_job *live = row->job->live;
     const struct request *req = row->job->req;
     bool typed = req && req->gpu_type[0];
     int64_t submitted = live ? live->submitted_at : req->created_at;
+    bool waits = live && live->pending;
 
     return json_pack (
         "{s:I, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
-        "s:o, s:o, s:o, s:o, s:o, s:o}",
+        "s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
         "job_id", (json_int_t)row->job->job_id, "name",
         jsonout_text (row->job->name), "state", row->state, "reason",
         live && live->reason[0] ? jsonout_text (live->reason) : json_null (),
@@ -105,7 +132,8 @@ static json_t *row_json (const struct row *row)
         req ? jsonout_text (req->id) : json_null (), "log_dir",
         req ? jsonout_text (req->log_dir) : json_null (), "jobs",
         jobs_json (row->job), "expected_at",
-        jsonout_time (live && live->pending ? live->expected_at : 0));
+        waits ? expected_json (live) : json_null (), "why",
+        waits ? why_json (live) : json_null ());
 }
 
 static int print_json (const struct known *known, bool all)
@@ -124,43 +152,27 @@ static int print_json (const struct known *known, bool all)
                : CMD_OK;
 }
 
-/* Why it waits. Slurm holds a job that was put back until the credentials of
- * its last start are void. */
-static void waiting_text (const struct cluster_job *live, char *buf,
-                          size_t size)
+/* Why it waits, when it should start, and of how many that wait for it. */
+static void put_waiting (const struct row *row, char *buf, size_t size)
 {
-    time_t at = (time_t)live->begins_at;
-    struct tm tm;
-    char when[16];
+    const struct request *req = row->job->req;
+    const struct waiting w = waiting_of (row->job->live);
+    size_t used;
 
-    if (!live->restarts || strcmp (live->reason, "BeginTime")
-        || !localtime_r (&at, &tm)) {
-        snprintf (buf, size, "%s", live->reason);
-        return;
-    }
-    strftime (when, sizeof (when), "%H:%M:%S", &tm);
-    snprintf (buf, size, "BeginTime: put back, Slurm holds it until %s", when);
-}
-
-/* Of several jobs this one should start first; [buf] has why it waits. */
-static void candidates_text (const struct cluster_job *live,
-                             const struct request *req, char *buf, size_t size)
-{
-    time_t at = (time_t)live->expected_at;
-    size_t used = strlen (buf);
-    struct tm tm;
-
-    used += (size_t)snprintf (buf + used, size - used, "; %zu candidates",
-                              req->n_waiting);
-    if (used < size && at >= time (NULL) && localtime_r (&at, &tm))
-        strftime (buf + used, size - used, ", from %H:%M on", &tm);
+    waiting_text (&w, time (NULL), buf, size);
+    used = strlen (buf);
+    if (req && req->n_waiting > 1)
+        snprintf (buf + used, size - used, "%sfirst of %zu candidates",
+                  used ? "; " : "", req->n_waiting);
+    if (!buf[0])
+        snprintf (buf, size, "-");
 }
 
 static void print_row (const struct row *row)
 {
     const struct cluster_job *live = row->job->live;
     const struct request *req = row->job->req;
-    char id[KNOWN_ID_SIZE], gpus[96] = "-", elapsed[32] = "-", where[96] = "-";
+    char id[KNOWN_ID_SIZE], gpus[96] = "-", elapsed[32] = "-", where[320] = "-";
 
     if (row->gpus >= 0)
         snprintf (gpus, sizeof (gpus), "%lld%s%s", (long long)row->gpus,
@@ -170,10 +182,8 @@ static void print_row (const struct row *row)
         duration_format_slurm (row->elapsed_s, elapsed, sizeof (elapsed));
     if (row->exit_status >= 0)
         snprintf (where, sizeof (where), "status %d", row->exit_status);
-    else if (live && live->pending && live->reason[0])
-        waiting_text (live, where, sizeof (where));
-    if (live && live->pending && req && req->n_waiting > 1)
-        candidates_text (live, req, where, sizeof (where));
+    else if (live && live->pending)
+        put_waiting (row, where, sizeof (where));
     else if (live && live->node_list[0])
         snprintf (where, sizeof (where), "%.95s", live->node_list);
     printf ("%-8s %-20.20s %-13s %-10s %-10.10s %-10s %s\n",
@@ -191,7 +201,8 @@ static int print_table (const struct known *known, bool all)
             continue;
         if (!head)
             printf ("%-8s %-20s %-13s %-10s %-10s %-10s %s\n", "JOB", "NAME",
-                    "STATE", "GPUS", "PARTITION", "ELAPSED", "NODES OR REASON");
+                    "STATE", "GPUS", "PARTITION", "ELAPSED",
+                    "NODES, OR WHY IT WAITS");
         head = true;
         fill_row (&known->job[i], &row);
         print_row (&row);

@@ -112,8 +112,7 @@ static void put_distance (int64_t seconds, char *buf, size_t size)
                   minutes / 60 % 24);
 }
 
-void waiting_text (const struct waiting *w, int64_t now, char *buf,
-                   size_t size)
+void waiting_text (const struct waiting *w, int64_t now, char *buf, size_t size)
 {
     int64_t at = waiting_start (w, now);
     char when[16], distance[32];
@@ -126,6 +125,6 @@ void waiting_text (const struct waiting *w, int64_t now, char *buf,
     used = strlen (buf);
     put_clock (at, false, when, sizeof (when));
     put_distance (at - now, distance, sizeof (distance));
-    snprintf (buf + used, size - used, "%sexpected at %s, %s",
-              used ? "; " : "", when, distance);
+    snprintf (buf + used, size - used, "%sexpected at %s, %s", used ? "; " : "",
+              when, distance);
 }

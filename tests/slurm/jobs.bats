@@ -20,6 +20,29 @@ load run
     wait_job "$here" CANCELLED
 }
 
+# told FILTER WANT - of the only job of rv ps --json
+told() {
+    [ "$("$RV" ps --json | jq -r ".jobs[0] | $1")" = "$2" ]
+}
+
+@test "ps says why a job waits, and when it should start" {
+    submit -g 1 --name later --slurm=--begin=now+2hours -- true
+    wait_for 30 told .reason BeginTime
+    begins=$(date -d "$(scontrol show job "$job" | grep -o 'EligibleTime=[^ ]*' | cut -d= -f2)" +%s)
+    separate "$RV" ps --json
+    valid <<<"$output"
+    [ "$(date -d "$(jq -r '.jobs[0].expected_at' <<<"$output")" +%s)" = "$begins" ]
+    separate "$RV" ps
+    [[ $output == *"it is not to start before its time (BeginTime); expected at $(date -d "@$begins" +%H:%M), in "* ]]
+    scontrol uhold "$job"
+    wait_for 30 told .reason JobHeldUser
+    told .why "held by its user; 'scontrol release' lets it go (JobHeldUser)"
+    scancel "$job"
+    wait_job "$job" CANCELLED
+    separate "$RV" ps -a --json
+    [ "$(jq -r '.jobs[-1] | [.why, .expected_at] | map(tostring) | join(" ")' <<<"$output")" = "null null" ]
+}
+
 @test "logs: streams, ranks, tail, the newest by default" {
     separate "$RV" run -f -g 4 --name first -- sh -c \
         'for i in 1 2 3; do echo "o$RANK.$i"; done; echo "e$RANK" >&2'
