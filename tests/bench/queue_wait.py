@@ -8,7 +8,7 @@
     queue_wait.py table FILE...
 
 `run` starts a Slurm of its own with `rv sandbox`, gives it two types of GPU
-and three partitions, and replays a workload: jobs of six users, of which each
+and three partitions, and replays a workload: jobs of seven users, of which each
 has a limit longer than the job takes, in an order and with sizes that the seed
 alone decides. Every tenth is a probe, submitted in one of these ways:
 
@@ -16,7 +16,8 @@ alone decides. Every tenth is a probe, submitted in one of these ways:
     looked  the one with room now, else with the fewest GPUs asked for by those
             that wait: what squeue and sinfo tell a person
     folded  rv run, one job
-    fanout  rv run, several jobs, the first that starts runs the command
+    fanout  rv run, several jobs where one cannot say all; the first that
+            starts runs the command
 
 A minute here stands for an hour, as limits are whole minutes to Slurm; its
 backfill looks at seconds. slurmctld decides all starts; waits are its own
@@ -138,7 +139,17 @@ class Cluster:
             raise RuntimeError(f"{argv[0]}: {run.stderr.strip()}")
         return run.stdout
 
+    def say_state(self):
+        """Fan-out needs to know that jobs see the requests' folder."""
+        folder = os.path.join(self.env["XDG_CONFIG_HOME"], "rv")
+        os.makedirs(folder)
+        with open(os.path.join(folder, "rv.conf"), "w",
+                  encoding="ascii") as f:
+            f.write("[defaults]\nstate_dir = "
+                    f"{self.env['XDG_STATE_HOME']}/rv\n")
+
     def up(self):
+        self.say_state()
         self.must([RV, "sandbox", "up", "--dir", self.dir, "--made-up",
                    "--nodes", str(self.nodes), "--cpus", str(PER_NODE),
                    "--gpus", str(self.nodes * PER_NODE)])
