@@ -49,10 +49,10 @@ int submit_again (char *const argv[], uint32_t *ret_job_id,
     int status = submit_run (argv, ret_job_id, err);
     struct rv_error why;
 
-    if (status != RV_ETIMEDOUT)
-        return status;
     for (size_t i = 0; argv[i]; i++)
         script = argv[i];
+    if (status != RV_ETIMEDOUT || !script)
+        return status;
     fprintf (stderr, "rv: %s; asking again until slurmctld answers\n",
              err->text);
     while (proc_now_ms () < end) {

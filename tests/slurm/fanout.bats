@@ -94,7 +94,7 @@ command=(sh -c 'echo $SLURMD_NODENAME >>ran')
     "$RV" ps --json >ps.json
     valid ps.json
     [ "$(jq -c '[.jobs[] | select(.name == "two") | .jobs]' ps.json)" = "[[${jobs[0]},${jobs[1]}]]" ]
-    "$RV" ps | grep -q 'two .*; 2 candidates'
+    "$RV" ps | grep -q 'two .*first of 2 candidates'
     scancel "$g2"
     one_ran n2
     wait "$follower"

@@ -7,6 +7,13 @@
 
 load run
 
+setup_file() {
+    sandbox_up --nodes 2 --gpus 4 --cpus 4
+    # Only the backfill scheduler starts heterogeneous jobs.
+    sed -i 's/^SchedulerParameters=.*/&,bf_interval=1/' "$SLURM_CONF"
+    scontrol reconfigure
+}
+
 # a job that has ended, and one that runs, for the commands to show
 two_jobs() {
     "$RV" run -f -g 1 --name ended -- true >/dev/null 2>&1

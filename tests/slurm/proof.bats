@@ -92,13 +92,13 @@ nobody() {
 @test "a job whose rv run was killed has run: it keeps its name, status and logs" {
     # sbatch ends after its rv run
     mkdir bin
-    printf '#!/bin/sh\nid=$(%s "$@")\ntouch submitted\n[ ! -e slow ] || sleep 600\necho "$id"\n' "$(command -v sbatch)" >bin/sbatch
+    printf '#!/bin/sh\nid=$(%s "$@")\necho $$ >sbatch.pid\ntouch submitted\n[ ! -e slow ] || exec sleep 600\necho "$id"\n' "$(command -v sbatch)" >bin/sbatch
     chmod +x bin/sbatch
     touch slow
     PATH=$PWD/bin:$PATH "$RV" run -g 1 --name orphan -- sh -c 'echo mine; exit 3' >/dev/null 2>&1 3>&- &
     wait_for 60 test -e submitted
     kill -9 $!
-    pkill -P $! || true
+    kill "$(cat sbatch.pid)"
     job=$(squeue -h -t all -n orphan -o %i)
     wait_job "$job" FAILED
     separate "$RV" ps -a --json

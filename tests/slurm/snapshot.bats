@@ -38,13 +38,6 @@ let_go() {
     for j; do scontrol release "$j"; done
 }
 
-# put_again - Slurm holds what was put back for two minutes, and refuses a start
-# within the second of the end
-put_again() {
-    scontrol update jobid="$job" starttime=now
-    [ "$(job_state "$job")" != PENDING ]
-}
-
 snapshot_of() {
     printf '%s' "$STATE"/requests/*/snapshot
 }
@@ -176,7 +169,9 @@ one" ]
     [ "$(cat count)" = x ]
     wait_for 30 grep -ql '"state": *"waiting"' "$STATE"/requests/*/status.json
     wait_for 30 all_idle
-    wait_for 60 put_again
+    wait_job "$job" PENDING
+    sleep 1 # Slurm refuses a start within the second of the end
+    scontrol update jobid="$job" starttime=now
     wait_job "$job" COMPLETED
     wait_for 30 all_idle
     [ "$(cat count)" = "x
