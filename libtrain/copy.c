@@ -213,6 +213,7 @@ struct train_copy *copy_take (train_copier_t *c, train_error_t *err)
         memset (&job->src, 0, sizeof (job->src));
         job->table = -1;
         job->n_pieces = 0;
+        job->bytes = 0;
         job->elem = KERN_RAW;
         job->err.text[0] = '\0';
         job->status = TRAIN_PENDING;

@@ -81,9 +81,10 @@ static train_status_t produce (struct run *r, uint64_t c, const char **ret)
     char *room = slot (l->scratch, r, c);
 
     sum_chunk (r, r->s, r->ssum, c, r->p0, r->p1, l->sum);
-    *ret = (char *)r->s->view.data + c * r->chunk;
-    if (r->s->direct)
+    if (r->s->direct) {
+        *ret = (char *)r->s->view.data + c * r->chunk;
         return TRAIN_OK;
+    }
     side_pack (r->s, room, c * r->chunk, chunk_bytes (r, c), r->p0, r->p1,
                l->out);
     *ret = room;
@@ -170,13 +171,14 @@ static train_status_t host_to_gpu (struct run *r, uint64_t c)
 {
     struct lane *l = r->d->lane;
     int at = (int)(c % (uint64_t)r->c->slots);
-    char *from = (char *)r->s->view.data + c * r->chunk;
+    char *from = slot (r->c->ring, r, c);
     char *to = r->d->direct ? (char *)r->d->view.data + c * r->chunk
                             : slot (l->scratch, r, c);
 
     sum_chunk (r, r->s, r->ssum, c, r->p0, r->p1, NULL);
-    if (!(r->s->direct && r->s->pinned)) {
-        from = slot (r->c->ring, r, c);
+    if (r->s->direct && r->s->pinned) {
+        from = (char *)r->s->view.data + c * r->chunk;
+    } else {
         if (c >= (uint64_t)r->c->slots)
             TRY (r->d->ops->event_sync (l->freed[at], r->err));
         side_pack (r->s, from, c * r->chunk, chunk_bytes (r, c), r->p0, r->p1,

@@ -286,7 +286,7 @@ static void test_batch (void **state)
         train_copy_t *copy = NULL;
         train_copy_report_t r;
         train_error_t err = {0};
-        size_t at = 0;
+        size_t at = 0, wire;
 
         fault_set ((enum fault)what);
         set_up (&t, N * 1024, "auto");
@@ -309,6 +309,13 @@ static void test_batch (void **state)
         assert_true (r.verified);
         if (what == FAULT_NONE)
             assert_int_equal (fault.peers, r.chunks);
+        /* Another begins at nothing again. */
+        wire = r.bytes;
+        assert_int_equal (train_copy_batch_start (t.copier, d, NULL, s, NULL, N,
+                                                  NULL, &copy, &err),
+                          TRAIN_OK);
+        assert_int_equal (train_copy_wait (copy, -1, &r, &err), TRAIN_OK);
+        assert_int_equal (r.bytes, wire);
         tear_down (&t);
     }
 }
