@@ -150,7 +150,10 @@ int accounting_tables (char **ret, struct rv_error *err)
             continue;
         if (fsio_read (path[i], (size_t)4 << 20, &text, NULL, err))
             return RV_EIO;
+        /* slurmdbd makes its own where it finds none, but libmariadb 11.8.9
+         * takes no result on a handle whose first connection was refused. */
         if (asprintf (ret,
+                      "create database if not exists slurm;\n"
                       "create database if not exists mysql;\n"
                       "use mysql;\n"
                       "%s",

@@ -360,20 +360,27 @@ srun -N1 -n1 -w n3 '$W' next
 
 # het READY COMMAND... - a heterogeneous srun, its output in $RVT/het, until READY
 # succeeds. On a busy machine srun of 22.05 at times waits on for ever when its
-# step has ended, without anything of ours in it too.
+# step has ended, without anything of ours in it too; on 24.11 one was once seen
+# whose ranks did not come together in PMIx. Such a job is ended, and told of, and
+# another has to do.
 het() {
-    local pid ready=$1
+    local try pid ready=$1
     shift
-    wait_for 60 nodes_idle
-    "$@" </dev/null >"$RVT/het" 2>&1 3>&- &
-    pid=$!
-    wait_for 60 "$ready" || { cat "$RVT/het"; return 1; }
-    if wait_for 10 gone "$pid"; then
-        wait "$pid"
-    else
+    for try in 1 2; do
+        wait_for 60 nodes_idle
+        "$@" </dev/null >"$RVT/het" 2>&1 3>&- &
+        pid=$!
+        if wait_for 60 "$ready"; then
+            wait_for 10 gone "$pid" && { wait "$pid"; return; }
+            try=
+        fi
+        echo "# a heterogeneous srun hung ${try:+before its ranks were done}" >&3
+        cat "$RVT/het"
         kill -9 "$pid"
         squeue -h -o %A | xargs scancel
-    fi
+        [ -n "$try" ] || return 0
+    done
+    return 1
 }
 
 three_lines() {
