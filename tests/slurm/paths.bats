@@ -360,9 +360,8 @@ srun -N1 -n1 -w n3 '$W' next
 
 # het READY COMMAND... - a heterogeneous srun, its output in $RVT/het, until READY
 # succeeds. On a busy machine srun of 22.05 at times waits on for ever when its
-# step has ended, without anything of ours in it too; on 24.11 one was once seen
-# whose ranks did not come together in PMIx. Such a job is ended, and told of, and
-# another has to do.
+# step has ended, also without anything of ours in it; on 24.11 the ranks of one
+# did not come together in PMIx. Such a job is ended and told of; another must do.
 het() {
     local try pid ready=$1
     shift
@@ -375,12 +374,11 @@ het() {
             try=
         fi
         echo "# a heterogeneous srun hung ${try:+before its ranks were done}" >&3
-        cat "$RVT/het"
         kill -9 "$pid"
         squeue -h -o %A | xargs scancel
         [ -n "$try" ] || return 0
     done
-    return 1
+    cat "$RVT/het" && false
 }
 
 three_lines() {
