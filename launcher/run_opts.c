@@ -303,6 +303,36 @@ static const char *long_name (int letter)
     return o->name;
 }
 
+static void take_flag (int c, struct run_opts *opts)
+{
+    switch (c) {
+    case OPT_NO_FANOUT:
+        opts->fanout = 1;
+        break;
+    case OPT_SNAPSHOT:
+        opts->snapshot = true;
+        break;
+    case OPT_SINGLE_NODE:
+        opts->single_node = true;
+        break;
+    case 'f':
+        opts->follow = true;
+        break;
+    case 'l':
+        opts->label = true;
+        break;
+    case OPT_DRY_RUN:
+        opts->dry_run = true;
+        break;
+    case OPT_JSON:
+        opts->json = true;
+        break;
+    case 'h':
+        opts->help = true;
+        break;
+    }
+}
+
 static int take_option (int c, int index, struct run_opts *opts,
                         struct rv_error *err)
 {
@@ -342,38 +372,14 @@ static int take_option (int c, int index, struct run_opts *opts,
         return parse_checkpoint (optarg, opts, err);
     case OPT_FANOUT:
         return parse_fanout (optarg, opts, err);
-    case OPT_NO_FANOUT:
-        opts->fanout = 1;
-        break;
     case OPT_OUTPUT:
         return parse_output (optarg, opts, err);
-    case OPT_SNAPSHOT:
-        opts->snapshot = true;
-        break;
-    case OPT_SINGLE_NODE:
-        opts->single_node = true;
-        break;
     case OPT_MIG:
         opts->mig = true;
-        if (optarg)
-            return parse_word ("--mig", optarg, &opts->mig_profile, err);
-        break;
-    case 'f':
-        opts->follow = true;
-        break;
-    case 'l':
-        opts->label = true;
-        break;
-    case OPT_DRY_RUN:
-        opts->dry_run = true;
-        break;
-    case OPT_JSON:
-        opts->json = true;
-        break;
-    case 'h':
-        opts->help = true;
-        break;
+        return optarg ? parse_word ("--mig", optarg, &opts->mig_profile, err)
+                      : RV_OK;
     }
+    take_flag (c, opts);
     return RV_OK;
 }
 

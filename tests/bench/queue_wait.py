@@ -514,7 +514,7 @@ def table(files):
 
 def all_runs(args):
     os.makedirs(args.dir, exist_ok=True)
-    todo = [(w, int(s)) for s in args.seeds.split(",")
+    runs = [(w, int(s)) for s in args.seeds.split(",")
             for w in args.ways.split(",")]
     files = []
 
@@ -528,7 +528,7 @@ def all_runs(args):
         return subprocess.run(argv, stdout=subprocess.DEVNULL).returncode
 
     with futures.ThreadPoolExecutor(args.at_once) as pool:
-        list(pool.map(lambda x: start(*x), todo))
+        list(pool.map(lambda x: start(*x), runs))
     print(f"{args.jobs} jobs, {os.cpu_count()} CPUs, load now "
           f"{os.getloadavg()[1]:.1f}")
     return table([f for f in files if os.path.exists(f)])
