@@ -230,6 +230,83 @@ void kern_adamw_f64_host (double *p, double *m, double *v, const double *g,
 void kern_sumsq_f32_host (double *ret, const float *x, size_t n, void *stream);
 void kern_sumsq_f64_host (double *ret, const double *x, size_t n, void *stream);
 
+/* sumsq, on a GPU: two launches; the order hangs on [n] alone.
+ *   ret     (1) of the GPU, written; Inf or NaN exactly where x has such
+ *   parts   (KERN_SUMSQ_PARTS) of the GPU, written */
+#define KERN_SUMSQ_PARTS 1056
+void kern_sumsq_f32_cuda (double *ret, double *parts, const float *x, size_t n,
+                          void *stream);
+
+/* clip_factor - what the gradient is multiplied by, for adamw_bf16: what undoes
+ * the loss scale, times max_norm / (norm + 1e-6) where that is less than 1, as
+ * PyTorch's clip_grad_norm_ has it.
+ *   factor      (1) written; NaN where the norm is not finite
+ *   norm        (1) written: of the unscaled gradient
+ *   sumsq       (1) of the scaled gradient, of all shards
+ *   inv_scale   1 / loss scale
+ *   max_norm    0 = do not clip
+ * All of the GPU in the cuda one. */
+void kern_clip_factor_host (float *factor, double *norm, const double *sumsq,
+                            double inv_scale, double max_norm, void *stream);
+void kern_clip_factor_cuda (float *factor, double *norm, const double *sumsq,
+                            double inv_scale, double max_norm, void *stream);
+
+/* adamw_bf16 - adamw on f32 master weights that also writes the bf16 copy.
+ *   p, m, v    (n) as in adamw
+ *   copy       (n) written: bf16 of p
+ *   g          (n) gradient, f32
+ *   factor     (1) multiplies g, of the GPU in the cuda one; NULL = 1. Where it
+ *              is not finite nothing is written: a step that is left out
+ *   n          elements
+ *   first      number of p[0] in its tensor, so that a shard draws as the whole
+ *   key        (2) of the host; NULL = to nearest, ties to even. Else up or down
+ *              by chance in proportion, without bias: a pure function of key,
+ *              step and the element's number (Philox)
+ * Others as in adamw. The cuda one rounds otherwise in places (FMA): within 4
+ * ulp of the host's. */
+void kern_adamw_bf16_host (float *p, uint16_t *copy, float *m, float *v,
+                           const float *g, const float *factor, size_t n,
+                           double lr, double beta1, double beta2, double eps,
+                           double weight_decay, int64_t step, uint64_t first,
+                           const uint32_t *key, void *stream);
+void kern_adamw_bf16_cuda (float *p, uint16_t *copy, float *m, float *v,
+                           const float *g, const float *factor, size_t n,
+                           double lr, double beta1, double beta2, double eps,
+                           double weight_decay, int64_t step, uint64_t first,
+                           const uint32_t *key, void *stream);
+
+/* accumulate - sum += x, for gradients of several micro-batches.
+ *   sum   (n) f32
+ *   x     (n) */
+void kern_accumulate_f32_host (float *sum, const float *x, size_t n,
+                               void *stream);
+void kern_accumulate_bf16_host (float *sum, const uint16_t *x, size_t n,
+                                void *stream);
+void kern_accumulate_f32_cuda (float *sum, const float *x, size_t n,
+                               void *stream);
+void kern_accumulate_bf16_cuda (float *sum, const uint16_t *x, size_t n,
+                                void *stream);
+
+/* logprob_bf16 - log softmax (z / temperature) of one target a row, in nats, and
+ * the gradient over the logits in their place.
+ *   logits    (N,V) bf16 in: z; out, unless dlogp is NULL: dlogp[row] /
+ *             temperature * (one at the target - softmax), 0 in ignored rows
+ *   logp      (N) written; 0 in ignored rows; NaN where a logit is NaN or +Inf
+ *   entropy   (N) written, of softmax (z / temperature); NULL = not wanted
+ *   targets   (N) in 0..V-1, or negative: the row is ignored
+ *   dlogp     (N) dL / d logp, e.g. -1 / tokens for the cross-entropy
+ * Logits may be -Inf, as masked ones are. f32 inside: logp within 2e-6 of 1 plus
+ * the largest |z / temperature|; the gradient, as far from right before it is
+ * rounded to bf16 once, relative to dlogp. The target is one that the row has. */
+void kern_logprob_bf16_host (uint16_t *logits, float *logp, float *entropy,
+                             const int32_t *targets, const float *dlogp,
+                             size_t N, size_t V, double inv_temperature,
+                             void *stream);
+void kern_logprob_bf16_cuda (uint16_t *logits, float *logp, float *entropy,
+                             const int32_t *targets, const float *dlogp,
+                             size_t N, size_t V, double inv_temperature,
+                             void *stream);
+
 /* cast - the other type of each element.
  *   y   (n) written; bf16 as bits: rounded to nearest, ties to even, a NaN
  *           becomes quiet (half.h); from bf16 it is exact

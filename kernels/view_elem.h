@@ -7,16 +7,20 @@
 #include "kernels/half.h"
 #include "kernels/view.h"
 
+#define SUM_KEY    UINT64_C (0x9e3779b97f4a7c15)
+#define SUM_FIRST  UINT64_C (0xd6e8feb86659fd93)
+#define SUM_SECOND UINT64_C (0xa0761d6478bd642f)
+
 /* Two odd multipliers with a fold between: for a given index a bijection of the
  * word, so that one changed word cannot hide (Steele and others 2014, "Fast
  * splittable pseudorandom number generators", for the kind of mixer). */
 HALF_FN uint64_t sum_mix (uint64_t word, uint64_t index)
 {
-    uint64_t x = word ^ ((index + 1) * 0x9e3779b97f4a7c15u);
+    uint64_t x = word ^ ((index + 1) * SUM_KEY);
 
-    x *= 0xd6e8feb86659fd93u;
+    x *= SUM_FIRST;
     x ^= x >> 32;
-    x *= 0xa0761d6478bd642fu;
+    x *= SUM_SECOND;
     return x ^ (x >> 29);
 }
 

@@ -7,6 +7,7 @@
 #include "config.h"
 #endif
 #include "cluster.h"
+#include "cluster_limits.h"
 #include "cluster_queue.h"
 #include "plan/feature.h"
 #include "record.h"
@@ -14,6 +15,7 @@
 #include <errno.h>
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
+#include <slurm/slurmdb.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -134,6 +136,7 @@ static void put_partition (struct record_out *out, const struct site *site,
     record_text (out, part->name);
     record_int (out, on_request (site, part));
     record_int (out, exclusive (site, part));
+    record_int (out, part->qos_char && part->qos_char[0]);
     record_int (out, part->priority_tier);
     record_int (out, (part->flags & PART_FLAG_DEFAULT) != 0);
     record_int (out, part->state_up == PARTITION_UP);
@@ -177,6 +180,19 @@ static bool jobs_hidden (const slurm_conf_t *conf)
            && getuid () != conf->slurm_user_id;
 }
 
+/* The federation that this cluster is in, "" = none: slurmctld would send the
+ * jobs of one elsewhere. */
+static json_t *federation (void)
+{
+    void *found = NULL;
+    const slurmdb_federation_rec_t *fed;
+
+    if (slurm_load_federation (&found) || !found)
+        return json_string ("");
+    fed = found;
+    return json_string (fed->name ? fed->name : "");
+}
+
 static json_t *ask_cluster (const void *arg)
 {
     struct site site = {.as = arg};
@@ -184,7 +200,7 @@ static json_t *ask_cluster (const void *arg)
     partition_info_msg_t *parts = NULL;
     slurm_conf_t *conf = NULL;
     bool memory;
-    json_t *queue;
+    json_t *queue, *limits;
 
     /* The node list needs SHOW_ALL: indices of partitions count every node. */
     if (slurm_load_node (0, &nodes, SHOW_ALL | SHOW_DETAIL)
@@ -195,11 +211,14 @@ static json_t *ask_cluster (const void *arg)
     site.conf = conf;
     memory = conf->select_type_param & CR_MEMORY;
     queue = cluster_queue_ask (memory);
+    limits = cluster_limits_ask (site.as, conf->accounting_storage_enforce);
     return json_pack (
-        "{s:s?, s:o, s:o, s:b, s:b, s:I, s:o}", "cluster", conf->cluster_name,
-        "nodes", pack_nodes (nodes), "partitions", pack_partitions (&site),
-        "memory", memory, "hidden", !queue || jobs_hidden (conf), "now",
-        (json_int_t)time (NULL), "queue", queue ? queue : json_null ());
+        "{s:s?, s:o, s:o, s:o, s:b, s:b, s:I, s:o, s:o}", "cluster",
+        conf->cluster_name, "federation", federation (), "nodes",
+        pack_nodes (nodes), "partitions", pack_partitions (&site), "memory",
+        memory, "hidden", !queue || jobs_hidden (conf), "now",
+        (json_int_t)time (NULL), "queue", queue ? queue : json_null (),
+        "limits", limits ? limits : json_null ());
 }
 
 static int read_node (struct record_in *in, struct strategy_node *node,
@@ -243,6 +262,7 @@ static void read_partition (struct record_in *in, size_t n_nodes,
     part->name = record_get_text (in);
     part->on_request = record_get_int (in) != 0;
     part->exclusive = record_get_int (in) != 0;
+    part->own_qos = record_get_int (in) != 0;
     part->tier = (uint32_t)record_get_int (in);
     part->is_default = record_get_int (in) != 0;
     part->up = record_get_int (in) != 0;
@@ -263,8 +283,15 @@ static int read_cluster (const json_t *json, struct strategy_cluster *out,
     struct record_in parts =
         record_begin (json_object_get (json, "partitions"));
     const char *cluster = json_string_value (json_object_get (json, "cluster"));
+    const char *fed = json_string_value (json_object_get (json, "federation"));
     int status = RV_OK;
 
+    if (fed && fed[0])
+        return error_set (err, RV_ENOTSUP,
+                          "rv works with one cluster, and this one is in the "
+                          "federation '%.64s', whose jobs may go to others; "
+                          "use sbatch here",
+                          fed);
     out->node = calloc (record_count (&nodes) + 1, sizeof (*out->node));
     out->part = calloc (record_count (&parts) + 1, sizeof (*out->part));
     if (!out->node || !out->part)
@@ -281,6 +308,9 @@ static int read_cluster (const json_t *json, struct strategy_cluster *out,
     out->memory_shared = !json_is_true (json_object_get (json, "memory"));
     if (status == RV_OK)
         status = cluster_queue_read (json_object_get (json, "queue"), out, err);
+    if (status == RV_OK)
+        status = cluster_limits_read (json_object_get (json, "limits"),
+                                      &out->limits, err);
     return status;
 }
 

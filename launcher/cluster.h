@@ -36,7 +36,8 @@ struct cluster_job {
     const char *state;                  /* "RUNNING"; static */
     char *reason;                       /* why it is pending, or failed; "" */
     char *command;                      /* path of the batch script; "" */
-    bool active; /* pending, running, suspended or completing */
+    char *waiting_tasks; /* of an array those that wait: "1-3,7%2"; else "" */
+    bool active;         /* pending, running, suspended or completing */
     bool pending;
     uint32_t nodes, restarts;
     int64_t gpus;                               /* -1 = Slurm does not say */
@@ -45,6 +46,8 @@ struct cluster_job {
     int64_t expected_at; /* Unix; when Slurm expects to start it; 0 = unknown */
     int64_t time_limit_s;         /* -1 = unlimited */
     int exit_status, exit_signal; /* of the batch script */
+    char *gpu_type;               /* of slurmdbd's records; NULL or "" */
+    int64_t suspended_s;          /* likewise; not part of its time */
 };
 
 struct cluster_jobs {
@@ -56,6 +59,13 @@ struct cluster_jobs {
  * first. */
 int cluster_jobs_load (struct cluster_jobs *ret, struct rv_error *err);
 void cluster_jobs_fini (struct cluster_jobs *jobs); /* NULL is fine */
+
+/* cluster_state_name - "RUNNING", of a job's job_state; static. */
+const char *cluster_state_name (uint32_t state);
+
+/* cluster_state_static - the static text of that name; "UNKNOWN" where there is
+ * none such. NULL is fine. */
+const char *cluster_state_static (const char *name);
 
 /* One job, asked without waiting: begin, then poll until done. RV_ENOTFOUND
  * when the controller does not know the job (any more). */

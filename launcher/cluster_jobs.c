@@ -58,7 +58,7 @@ static const struct {
     {WAIT_PROLOG, "Prolog"},
 };
 
-static const char *state_name (uint32_t state)
+const char *cluster_state_name (uint32_t state)
 {
     uint32_t base = state & JOB_STATE_BASE;
 
@@ -107,9 +107,10 @@ static void put_job (struct record_out *out, const job_info_t *job)
     record_text (out, job->name);
     record_text (out, job->partition);
     record_text (out, job->nodes);
-    record_text (out, state_name (job->job_state));
+    record_text (out, cluster_state_name (job->job_state));
     record_text (out, reason);
     record_text (out, job->command);
+    record_text (out, job->array_task_id == NO_VAL ? job->array_task_str : "");
     record_int (out, active);
     record_int (out, base == JOB_PENDING);
     record_int (out, job->num_nodes);
@@ -179,7 +180,7 @@ static int64_t tres_gpus (const char *tres)
 }
 
 /* The table's own text, so that the member is static. */
-static const char *state_static (const char *name)
+const char *cluster_state_static (const char *name)
 {
     static const char *const flags[] = {"COMPLETING", "CONFIGURING"};
 
@@ -204,10 +205,11 @@ static void read_job (struct record_in *in, struct cluster_job *job)
     job->partition = record_get_text (in);
     job->node_list = record_get_text (in);
     text = record_get_text (in);
-    job->state = state_static (text);
+    job->state = cluster_state_static (text);
     free (text);
     job->reason = record_get_text (in);
     job->command = record_get_text (in);
+    job->waiting_tasks = record_get_text (in);
     job->active = record_get_int (in) != 0;
     job->pending = record_get_int (in) != 0;
     job->nodes = (uint32_t)record_get_int (in);
@@ -270,6 +272,8 @@ void cluster_jobs_fini (struct cluster_jobs *jobs)
         free (jobs->job[i].node_list);
         free (jobs->job[i].reason);
         free (jobs->job[i].command);
+        free (jobs->job[i].waiting_tasks);
+        free (jobs->job[i].gpu_type);
     }
     free (jobs->job);
     memset (jobs, 0, sizeof (*jobs));

@@ -99,6 +99,7 @@ static void put_job (struct record_out *out, const job_info_t *job,
     record_text (out, type);
     record_text (out, running ? NULL : job->partition);
     record_text (out, running ? NULL : job->features);
+    record_text (out, running ? NULL : job->resv_name);
 }
 
 static void end_nodes (struct record_out *out)
@@ -173,9 +174,17 @@ static json_t *pack_jobs (const job_info_msg_t *msg, bool memory)
     return record_json (&out);
 }
 
+/* 22.05 spells it with one R. */
+#ifndef RESERVE_REOCCURRING
+#define RESERVE_REOCCURRING RESERVE_REOCCURING
+#endif
+
 /* Those of whole nodes; one of cores leaves the rest of its nodes to others. */
 static json_t *ask_reservations (void)
 {
+    const uint64_t not_fixed = RESERVE_REOCCURRING | RESERVE_FLAG_FLEX
+                               | RESERVE_FLAG_REPLACE
+                               | RESERVE_FLAG_REPLACE_DOWN;
     reserve_info_msg_t *msg = NULL;
     struct record_out out = {0};
 
@@ -186,6 +195,7 @@ static json_t *ask_reservations (void)
 
         if (resv->core_spec_cnt)
             continue;
+        record_text (&out, resv->flags & not_fixed ? "" : resv->name);
         record_int (&out, (int64_t)resv->start_time);
         record_int (&out, (int64_t)resv->end_time);
         record_ranges (&out, resv->node_inx);
@@ -235,6 +245,7 @@ static void read_job (struct record_in *in, size_t n_nodes,
     job->type = get_text (in);
     job->partition = get_text (in);
     job->features = get_text (in);
+    job->resv = get_text (in);
     record_get_indices (in, n_nodes, &job->node, &job->n_nodes);
     record_next (in);
 }
@@ -267,6 +278,7 @@ int cluster_queue_read (const json_t *json, struct strategy_cluster *cluster,
     while (record_more (&in) && !in.failed) {
         struct strategy_reservation *resv = &cluster->resv[cluster->n_resv++];
 
+        resv->name = get_text (&in);
         resv->start_s = record_get_int (&in);
         resv->end_s = record_get_int (&in);
         record_get_indices (&in, cluster->n_nodes, &resv->node, &resv->n_nodes);

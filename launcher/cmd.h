@@ -40,6 +40,8 @@ struct cmd {
     const char *usage;   /* lines of `rv NAME --help`, ending in a newline */
     bool json;           /* takes --json */
     bool local;          /* needs no cluster */
+    bool wraps;          /* words of another command follow its options, so it
+                            refuses -M itself */
 
     /* run (required) - do it. argv[0] is the command's name; argv ends in
      * NULL. Returns an exit status; what went wrong has been printed. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * cmd_cost.c - rv cost: the GPU hours of this user's requests
+ * cmd_cost.c - rv cost: the GPU hours of this user's jobs
  *
- * From the requests' own files, so it works without accounting. Slurm is asked
- * only which jobs still run. */
+ * From slurmdbd where there is one; what it does not know, or all where there is
+ * none, from the requests' own files. */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif
@@ -17,18 +17,21 @@
 #include "cmd_job.h"
 #include "cost.h"
 #include "jsonout.h"
+#include "known_account.h"
+#include "known_index.h"
 #include "plan/duration.h"
 #include "plan/fsio.h"
 #include "settings.h"
 
 static const char usage[] =
     "usage: rv cost [--since T] [--json]\n"
-    "GPU hours of your requests, and what they cost by rv.conf's prices.\n"
+    "GPU hours of your jobs, and what they cost by rv.conf's prices.\n"
     "      --since T  what ran in the last T: 12h, 30d (default: 30d)\n"
     "      --json     one JSON object on standard output, rv.cost/1\n";
 
 struct line {
-    const struct request *req;
+    const struct request *req;     /* NULL: not of rv run */
+    const struct cluster_job *run; /* its last; NULL: not of slurmdbd */
     int64_t elapsed_s;
     double gpu_hours, cost; /* cost < 0: rv.conf has no price */
     bool running, lost;
@@ -37,8 +40,10 @@ struct line {
 struct bill {
     struct settings settings;
     struct known known;
+    struct account account;
+    const struct request **owner; /* of the account's runs */
     int64_t since, now;
-    struct line *line; /* newest first */
+    struct line *line; /* requests, newest first, then what slurmdbd adds */
     size_t n;
 };
 
@@ -82,20 +87,116 @@ static void add_array (const struct bill *bill, const char *dir,
     free (root);
 }
 
-static void make_line (struct bill *bill, const struct known_job *job)
+static const char *type_of (const struct line *line)
 {
-    struct line line = {.req = job->req,
-                        .running = job->live && job->live->active
-                                   && !job->live->pending};
-    double price = cost_per_hour (&bill->settings.conf, job->req->gpu_type);
+    if (line->req)
+        return line->req->gpu_type;
+    return line->run->gpu_type ? line->run->gpu_type : "";
+}
 
-    add_folder (bill, job->req->dir, &line);
-    add_array (bill, job->req->dir, &line);
-    if (!line.elapsed_s && !line.lost && !line.running)
+static int64_t gpus_of (const struct line *line)
+{
+    return line->req ? (int64_t)line->req->gpus : line->run->gpus;
+}
+
+/* Add the line, unless nothing of it is to be told. */
+static void keep (struct bill *bill, const struct line *line)
+{
+    double price = cost_per_hour (&bill->settings.conf, type_of (line));
+
+    if (!line->elapsed_s && !line->lost && !line->running)
         return;
-    line.gpu_hours = (double)line.elapsed_s * job->req->gpus / 3600;
-    line.cost = price < 0 ? -1 : line.gpu_hours * price;
-    bill->line[bill->n++] = line;
+    bill->line[bill->n] = *line;
+    bill->line[bill->n++].cost = price < 0 ? -1 : line->gpu_hours * price;
+}
+
+/* What slurmdbd says of one more run. Of one without an end the controller must
+ * know: else its end was lost. */
+static void add_run (const struct bill *bill, const struct cluster_job *run,
+                     struct line *line)
+{
+    int64_t s = cost_of_run (run->started_at, run->ended_at, run->suspended_s,
+                             bill->since, bill->now);
+    int64_t gpus;
+
+    line->run = run;
+    if (!run->ended_at && !known_live (&bill->known, run->job_id)) {
+        line->lost = true;
+        return;
+    }
+    gpus = run->gpus >= 0 ? run->gpus : gpus_of (line);
+    line->elapsed_s += s;
+    line->gpu_hours += (double)(s * gpus) / 3600;
+}
+
+/* All jobs of a request are one line, tasks of an array too. */
+static void add_requests (struct bill *bill)
+{
+    const struct requests *reqs = &bill->known.reqs;
+    struct line *line = bill->line;
+
+    for (size_t i = 0; i < reqs->n; i++)
+        line[i].req = &reqs->req[i];
+    for (size_t i = 0; i < bill->known.n; i++) {
+        const struct known_job *job = &bill->known.job[i];
+
+        if (job->req && known_active (job) && !job->live->pending)
+            line[job->req - reqs->req].running = true;
+    }
+    for (size_t i = 0; bill->owner && i < bill->account.runs.n; i++)
+        if (bill->owner[i])
+            add_run (bill, &bill->account.runs.job[i],
+                     &line[bill->owner[i] - reqs->req]);
+    for (size_t i = 0; i < reqs->n; i++) {
+        struct line one = line[i];
+
+        if (!one.run) {
+            add_folder (bill, one.req->dir, &one);
+            add_array (bill, one.req->dir, &one);
+            one.gpu_hours = (double)(one.elapsed_s * one.req->gpus) / 3600;
+        }
+        keep (bill, &one);
+    }
+}
+
+/* Jobs with GPUs that rv run did not submit: all runs of one are one line. */
+static void add_others (struct bill *bill)
+{
+    const struct cluster_jobs *runs = &bill->account.runs;
+
+    for (size_t i = runs->n, first; i-- > 0; i = first) {
+        struct line line = {.run = &runs->job[i]};
+        const struct cluster_job *live;
+
+        for (first = i;
+             first && runs->job[first - 1].job_id == runs->job[i].job_id;)
+            first--;
+        if (bill->owner[i] || runs->job[i].gpus <= 0)
+            continue;
+        live = known_live (&bill->known, runs->job[i].job_id);
+        line.running = live && live->active && !live->pending;
+        for (size_t k = first; k <= i; k++)
+            add_run (bill, &runs->job[k], &line);
+        keep (bill, &line);
+    }
+}
+
+static int make_lines (struct bill *bill, struct rv_error *err)
+{
+    int status = RV_OK;
+
+    bill->line = calloc (bill->known.reqs.n + bill->account.runs.n + 1,
+                         sizeof (*bill->line));
+    if (!bill->line)
+        return error_set (err, RV_ENOMEM, "out of memory");
+    if (bill->account.there)
+        status = known_account_owners (&bill->known, &bill->account,
+                                       &bill->owner, err);
+    if (status == RV_OK)
+        add_requests (bill);
+    if (status == RV_OK && bill->account.there)
+        add_others (bill);
+    return status;
 }
 
 static void sum (const struct bill *bill, double *ret_hours, double *ret_cost)
@@ -115,31 +216,45 @@ static json_t *money (double cost)
     return cost < 0 ? json_null () : json_real (cost);
 }
 
+static uint32_t job_of (const struct line *line)
+{
+    return line->req ? line->req->job_id : line->run->job_id;
+}
+
+static const char *name_of (const struct line *line)
+{
+    return line->req ? line->req->name : line->run->name;
+}
+
+static json_t *line_json (const struct line *l)
+{
+    const char *type = type_of (l);
+
+    return json_pack ("{s:I, s:o, s:o, s:o, s:I, s:I, s:f, s:o, s:b, s:b, s:s}",
+                      "job_id", (json_int_t)job_of (l), "request_id",
+                      l->req ? jsonout_text (l->req->id) : json_null (), "name",
+                      jsonout_text (name_of (l)), "gpu_type",
+                      type[0] ? jsonout_text (type) : json_null (), "gpus",
+                      (json_int_t)gpus_of (l), "elapsed_s",
+                      (json_int_t)l->elapsed_s, "gpu_hours", l->gpu_hours,
+                      "cost", money (l->cost), "running", l->running,
+                      "incomplete", l->lost, "source",
+                      l->run ? "slurmdbd" : "files");
+}
+
 static int print_json (const struct bill *bill)
 {
     json_t *list = json_array ();
     double hours, cost;
 
     sum (bill, &hours, &cost);
-    for (size_t i = 0; i < bill->n; i++) {
-        const struct line *l = &bill->line[i];
-        const struct request *r = l->req;
-
-        json_array_append_new (
-            list,
-            json_pack (
-                "{s:I, s:s, s:o, s:o, s:I, s:I, s:f, s:o, s:b, s:b}", "job_id",
-                (json_int_t)r->job_id, "request_id", r->id, "name",
-                jsonout_text (r->name), "gpu_type",
-                r->gpu_type[0] ? jsonout_text (r->gpu_type) : json_null (),
-                "gpus", (json_int_t)r->gpus, "elapsed_s",
-                (json_int_t)l->elapsed_s, "gpu_hours", l->gpu_hours, "cost",
-                money (l->cost), "running", l->running, "incomplete", l->lost));
-    }
-    return jsonout_print (
-               json_pack ("{s:s, s:o, s:f, s:o, s:o}", "schema", "rv.cost/1",
-                          "since", jsonout_time (bill->since), "gpu_hours",
-                          hours, "cost", money (cost), "requests", list))
+    for (size_t i = 0; i < bill->n; i++)
+        json_array_append_new (list, line_json (&bill->line[i]));
+    return jsonout_print (json_pack ("{s:s, s:o, s:f, s:o, s:b, s:o}", "schema",
+                                     "rv.cost/1", "since",
+                                     jsonout_time (bill->since), "gpu_hours",
+                                     hours, "cost", money (cost), "accounting",
+                                     bill->account.there, "requests", list))
                ? CMD_FAILED
                : CMD_OK;
 }
@@ -165,11 +280,10 @@ static int print_text (const struct bill *bill)
 
         duration_format_slurm (l->elapsed_s, name, sizeof (name));
         money_text (l->cost, buf, sizeof (buf));
-        printf ("%-8u %-20.20s %-16.16s %5u %11s %9.2f %9s%s%s\n",
-                l->req->job_id, l->req->name,
-                l->req->gpu_type[0] ? l->req->gpu_type : "-", l->req->gpus,
-                name, l->gpu_hours, buf, l->running ? " runs" : "",
-                l->lost ? " +" : "");
+        printf ("%-8u %-20.20s %-16.16s %5lld %11s %9.2f %9s%s%s\n", job_of (l),
+                name_of (l), type_of (l)[0] ? type_of (l) : "-",
+                (long long)gpus_of (l), name, l->gpu_hours, buf,
+                l->running ? " runs" : "", l->lost ? " +" : "");
         lost = lost || l->lost;
     }
     sum (bill, &hours, &cost);
@@ -184,32 +298,38 @@ static int print_text (const struct bill *bill)
     return CMD_OK;
 }
 
+static void bill_fini (struct bill *bill)
+{
+    free (bill->line);
+    free (bill->owner);
+    known_fini (&bill->known);
+    account_fini (&bill->account);
+    settings_fini (&bill->settings);
+}
+
 static int make_bill (struct cmd_ctx *ctx, int64_t last_s)
 {
     struct bill bill = {.now = time (NULL)};
     struct rv_error err = {0};
-    int status;
+    int status = settings_load (&bill.settings, &err);
 
-    if (settings_load (&bill.settings, &err) != RV_OK)
-        return cmd_fail (ctx, CMD_FAILED, NULL, "cannot tell the cost: %s",
-                         err.text);
     bill.since = bill.now - last_s;
-    if (known_load (bill.settings.state_dir, true, &bill.known, &err)
-        != RV_OK) {
-        settings_fini (&bill.settings);
+    if (status == RV_OK)
+        status = known_load (bill.settings.state_dir, true, &bill.known, &err);
+    if (status == RV_OK) {
+        cmd_job_account (bill.since, &bill.account);
+        status = make_lines (&bill, &err);
+    }
+    if (status != RV_OK) {
+        bill_fini (&bill);
         return cmd_fail (ctx, CMD_FAILED, NULL, "cannot tell the cost: %s",
                          err.text);
     }
-    bill.line = calloc (bill.known.n + 1, sizeof (*bill.line));
-    for (size_t i = 0; bill.line && i < bill.known.n; i++)
-        if (bill.known.job[i].req)
-            make_line (&bill, &bill.known.job[i]);
-    status = !bill.line  ? CMD_FAILED
-             : ctx->json ? print_json (&bill)
-                         : print_text (&bill);
-    free (bill.line);
-    known_fini (&bill.known);
-    settings_fini (&bill.settings);
+    if (bill.account.no_gpus)
+        fprintf (stderr, "rv: slurmdbd counts no GPUs (AccountingStorageTRES): "
+                         "jobs that rv run did not submit are left out\n");
+    status = ctx->json ? print_json (&bill) : print_text (&bill);
+    bill_fini (&bill);
     return status;
 }
 

@@ -16,13 +16,15 @@
 static const char usage[] =
     "Usage: rv doctor [--nodes[=LIST]] [--json]\n"
     "Checks what would keep a job from running as it should: settings,\n"
-    "programs, controller, releases, plugin, PMIx and state folder here.\n"
+    "programs, controller, releases, plugin, PMIx and state folder here, and\n"
+    "that the partitions and GPUs of rv.conf are there.\n"
     "      --nodes[=LIST]  and each idle node, or those of LIST, by one short\n"
-    "                      step a partition: plugin, rv-exec, state folder\n"
+    "                      step a partition: plugin, rv-exec, state folder,\n"
+    "                      GPUs of gres against those of NVML\n"
     "      --json          one JSON object on standard output\n"
     "Status 0: nothing failed; 1: something did; 3: no controller answers.\n";
 
-#define CHECKS_MAX 8
+#define CHECKS_MAX 9
 
 /* All that one run of the doctor found. */
 struct visit {
@@ -52,6 +54,8 @@ static void look_at_login (struct visit *v, bool *ret_plugin)
         doctor_release (&v->check[v->n++], site);
         doctor_plugin (&v->check[v->n++], site, ret_plugin);
         doctor_pmix (&v->check[v->n++]);
+        if (v->have_settings)
+            doctor_conf (&v->check[v->n++], &v->settings.conf, site);
     }
     if (v->have_settings)
         doctor_state_dir (&v->check[v->n++], v->settings.state_dir);
@@ -112,7 +116,7 @@ static json_t *node_json (const struct doctor_node *n)
     bool known = n->answered;
 
     return json_pack (
-        "{s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "name",
+        "{s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name",
         jsonout_text (n->name), "state", json_words[n->state], "slurm_state",
         n->slurm_state, "slurm",
         n->slurm[0] ? jsonout_text (n->slurm) : json_null (), "plugin",
@@ -120,6 +124,10 @@ static json_t *node_json (const struct doctor_node *n)
         "rv_exec",
         known && n->rv_exec[0] ? jsonout_text (n->rv_exec) : json_null (),
         "state_dir", known ? json_boolean (n->dir_usable) : json_null (),
+        "gpus_slurm",
+        n->gpus_slurm >= 0 ? json_integer (n->gpus_slurm) : json_null (),
+        "gpus_driver",
+        n->gpus_there >= 0 ? json_integer (n->gpus_there) : json_null (),
         "message", jsonout_text (n->text));
 }
 

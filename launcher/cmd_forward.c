@@ -191,12 +191,14 @@ static int forward (const struct cmd_ctx *ctx, const struct jobstep *step,
     struct sigaction child = {.sa_handler = on_child};
     char number[16], *exec = NULL, **words;
     struct rv_error err = {0};
-    int fd, status;
+    const char *hint = NULL;
+    int fd = -1, status = where_program ("rv-exec", &exec, &err);
 
-    if (where_program ("rv-exec", &exec, &err)
-        || (fd = listen_on (&local, &err)) < 0) {
+    if (status == RV_OK && (fd = listen_on (&local, &err)) < 0)
+        hint = "LOCAL:PORT takes another, 0:PORT any that is free";
+    if (fd < 0) {
         free (exec);
-        return cmd_fail (ctx, CMD_FAILED, NULL, "cannot forward: %s", err.text);
+        return cmd_fail (ctx, CMD_FAILED, hint, "cannot forward: %s", err.text);
     }
     snprintf (number, sizeof (number), "%u", port);
     words = jobstep_argv (step, false, false,

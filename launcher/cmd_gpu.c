@@ -13,17 +13,28 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "gpu_row.h"
 #include "jobstep.h"
 #include "jsonout.h"
 #include "proc.h"
+#include "progress.h"
 #include "submit.h"
 
 #define ASK_MS   60000
 #define PAUSE_MS 2000
-#define BAR      10
+
+/* Characters of columns. */
+struct form {
+    int node, name;
+    int bar; /* between its brackets */
+};
+static const struct form wide = {12, 24, 10};
+static const struct form narrow = {11, 16, 5}; /* 79 in all */
+#define WIDE_COLUMNS 98
+#define BAR_MOST     10
 
 static const char usage[] =
     "usage: rv gpu [JOB] [-w] [--json]\n"
@@ -39,11 +50,16 @@ static const char ask[] =
     "exec nvidia-smi ${CUDA_VISIBLE_DEVICES:+-i \"$CUDA_VISIBLE_DEVICES\"} "
     "--query-gpu=" GPU_ROW_QUERY " --format=csv,noheader,nounits";
 
-static volatile sig_atomic_t told;
+static volatile sig_atomic_t told, resized;
 
 static void on_signal (int signal)
 {
     told = signal;
+}
+
+static void on_resize (int signal)
+{
+    resized = signal; /* it ends the pause */
 }
 
 static json_t *value (double v)
@@ -67,39 +83,87 @@ static json_t *row_json (const struct jobstep *step, const struct gpu_row *row)
         value (row->power_draw), "power_limit_w", value (row->power_most));
 }
 
-static void print_number (double v, int width, const char *unit)
+static void print_number (FILE *f, double v, int width, const char *unit)
 {
     if (v < 0)
-        printf (" %*s%*s", width, "-", (int)strlen (unit), "");
+        fprintf (f, " %*s%*s", width, "-", (int)strlen (unit), "");
     else
-        printf (" %*.0f%s", width, v, unit);
+        fprintf (f, " %*.0f%s", width, v, unit);
 }
 
-static void print_row (const struct jobstep *step, const struct gpu_row *row,
+static void print_row (FILE *f, const struct jobstep *step,
+                       const struct gpu_row *row, const struct form *form,
                        bool colour)
 {
-    char bar[BAR + 3];
+    char bar[BAR_MOST + 3];
+    size_t width = (size_t)form->bar;
 
-    printf ("%-12.12s %3lld %-24.24s ", step->nodes.host[row->task],
-            (long long)row->index, row->name);
+    fprintf (f, "%-*.*s %3lld %-*.*s ", form->node, form->node,
+             step->nodes.host[row->task], (long long)row->index, form->name,
+             form->name, row->name);
     if (colour && row->util >= 0)
         fputs (row->util < 10   ? "\033[31m"
                : row->util < 50 ? "\033[33m"
                                 : "\033[32m",
-               stdout);
-    fputs (gpu_row_bar (row->util, 100, BAR, bar, sizeof (bar)), stdout);
+               f);
+    fputs (gpu_row_bar (row->util, 100, width, bar, sizeof (bar)), f);
     if (colour && row->util >= 0)
-        fputs ("\033[0m", stdout);
-    print_number (row->util, 3, "%");
-    printf ("  %s", gpu_row_bar (row->mem_used, row->mem_total, BAR, bar,
-                                 sizeof (bar)));
+        fputs ("\033[0m", f);
+    print_number (f, row->util, 3, "%");
+    fprintf (
+        f, "  %s",
+        gpu_row_bar (row->mem_used, row->mem_total, width, bar, sizeof (bar)));
     if (row->mem_used >= 0 && row->mem_total >= 0)
-        printf (" %5.1f/%5.1fG", row->mem_used / 1024, row->mem_total / 1024);
+        fprintf (f, " %5.1f/%5.1fG", row->mem_used / 1024,
+                 row->mem_total / 1024);
     else
-        printf (" %12s", "-");
-    print_number (row->temp, 4, "C");
-    print_number (row->power_draw, 4, "W");
-    putchar ('\n');
+        fprintf (f, " %12s", "-");
+    print_number (f, row->temp, 4, "C");
+    print_number (f, row->power_draw, 4, "W");
+    fputc ('\n', f);
+}
+
+static char *table (const struct jobstep *step, const struct gpu_row *rows,
+                    size_t n, const struct form *form, bool colour)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *f = open_memstream (&text, &size);
+
+    if (!f)
+        return NULL;
+    fprintf (f, "%-*s %3s %-*s %-*s  %-*s %5s %5s\n", form->node, "NODE", "GPU",
+             form->name, "NAME", form->bar + 7, "LOAD", form->bar + 15,
+             "MEMORY", "TEMP", "POWER");
+    for (size_t i = 0; i < n; i++)
+        print_row (f, step, &rows[i], form, colour);
+    if (fclose (f) == 0)
+        return text;
+    free (text);
+    return NULL;
+}
+
+static unsigned terminal_columns (void)
+{
+    struct winsize size = {0};
+
+    if (ioctl (STDOUT_FILENO, TIOCGWINSZ, &size) || size.ws_col < 2)
+        return 80;
+    return size.ws_col;
+}
+
+/* In the place of the last one, each line cut to the terminal's width: one that
+ * wraps would not stay a table. */
+static void redraw (const char *text, unsigned columns)
+{
+    fputs ("\033[H\033[2J", stdout);
+    while (*text) {
+        size_t len = strcspn (text, "\n");
+
+        fwrite (text, 1, progress_fit (text, len, columns - 1), stdout);
+        fputs ("\033[0m\n", stdout);
+        text += len + (text[len] == '\n');
+    }
 }
 
 static int by_place (const void *a, const void *b)
@@ -145,29 +209,38 @@ static int read_rows (char *text, const struct jobstep *step,
     return RV_OK;
 }
 
-static int show (const struct cmd_ctx *ctx, const struct jobstep *step,
-                 const struct gpu_row *rows, size_t n)
+static int show_json (const struct jobstep *step, const struct gpu_row *rows,
+                      size_t n)
+{
+    json_t *list = json_array ();
+
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new (list, row_json (step, &rows[i]));
+    return jsonout_print (json_pack ("{s:s, s:I, s:o, s:o}", "schema",
+                                     "rv.gpu/1", "job_id",
+                                     (json_int_t)step->job_id, "name",
+                                     jsonout_text (step->name), "gpus", list))
+                   || fflush (stdout)
+               ? CMD_FAILED
+               : CMD_OK;
+}
+
+static int show (const struct jobstep *step, const struct gpu_row *rows,
+                 size_t n, bool again)
 {
     bool terminal = isatty (STDOUT_FILENO);
     const char *no_colour = getenv ("NO_COLOR");
-    json_t *list;
+    unsigned columns = terminal ? terminal_columns () : WIDE_COLUMNS + 1;
+    char *text = table (step, rows, n, columns > WIDE_COLUMNS ? &wide : &narrow,
+                        terminal && (!no_colour || !*no_colour));
 
-    if (ctx->json) {
-        list = json_array ();
-        for (size_t i = 0; i < n; i++)
-            json_array_append_new (list, row_json (step, &rows[i]));
-        return jsonout_print (
-                   json_pack ("{s:s, s:I, s:o, s:o}", "schema", "rv.gpu/1",
-                              "job_id", (json_int_t)step->job_id, "name",
-                              jsonout_text (step->name), "gpus", list))
-                       || fflush (stdout)
-                   ? CMD_FAILED
-                   : CMD_OK;
-    }
-    printf ("%-12s %3s %-24s %-17s  %-25s %5s %5s\n", "NODE", "GPU", "NAME",
-            "LOAD", "MEMORY", "TEMP", "POWER");
-    for (size_t i = 0; i < n; i++)
-        print_row (step, &rows[i], terminal && (!no_colour || !*no_colour));
+    if (!text)
+        return CMD_FAILED;
+    if (again && terminal)
+        redraw (text, columns);
+    else
+        fputs (text, stdout);
+    free (text);
     return fflush (stdout) ? CMD_FAILED : CMD_OK;
 }
 
@@ -236,11 +309,9 @@ static int look (const struct cmd_ctx *ctx, const struct jobstep *step,
             status = cmd_fail (ctx, CMD_FAILED, NULL,
                                "cannot look at the GPUs of job %u (%s): %s",
                                step->job_id, step->name, err.text);
-        else {
-            if (again && !ctx->json && isatty (STDOUT_FILENO))
-                fputs ("\033[H\033[2J", stdout);
-            status = show (ctx, step, rows, n);
-        }
+        else
+            status = ctx->json ? show_json (step, rows, n)
+                               : show (step, rows, n, again);
         proc_result_fini (&result);
     }
     free (rows);
@@ -252,16 +323,20 @@ static int look (const struct cmd_ctx *ctx, const struct jobstep *step,
 static int watch (const struct cmd_ctx *ctx, const struct jobstep *step)
 {
     struct sigaction act = {.sa_handler = on_signal}; /* no SA_RESTART */
+    struct sigaction size = {.sa_handler = on_resize};
     bool ended = false;
     int status;
 
     sigaction (SIGINT, &act, NULL);
     sigaction (SIGTERM, &act, NULL);
+    sigaction (SIGWINCH, &size, NULL);
     for (;;) {
+        resized = 0;
         status = look (ctx, step, true, &ended);
         if (status != CMD_OK || told || ended)
             break;
-        poll (NULL, 0, PAUSE_MS);
+        if (!resized)
+            poll (NULL, 0, PAUSE_MS);
         if (told)
             break;
     }
@@ -298,7 +373,13 @@ static int cmd_gpu_run (struct cmd_ctx *ctx, int argc, char **argv)
     status = jobstep_find (ctx, "look at", argv[optind], NULL, &step);
     if (status != CMD_OK)
         return status;
-    status = again ? watch (ctx, &step) : look (ctx, &step, false, &done);
+    if (step.gpus == 0)
+        status = cmd_fail (ctx, CMD_UNMET, NULL,
+                           "cannot look at the GPUs of job %u (%s): it has "
+                           "none",
+                           step.job_id, step.name);
+    else
+        status = again ? watch (ctx, &step) : look (ctx, &step, false, &done);
     jobstep_fini (&step);
     return status;
 }

@@ -7,7 +7,9 @@
 
 #include <getopt.h>
 #include <stddef.h>
+#include <stdio.h>
 
+#include "cluster_account.h"
 #include "settings.h"
 
 static int take_all (struct cmd_ctx *ctx, int c, const char *value, void *arg)
@@ -48,4 +50,15 @@ int cmd_job_known (const struct cmd_ctx *ctx, const char *what,
         return cmd_fail (ctx, cmd_job_status (status), cmd_job_hint (status),
                          "cannot %s: %s", what, err.text);
     return CMD_OK;
+}
+
+void cmd_job_account (int64_t since, struct account *ret)
+{
+    struct rv_error err = {0};
+
+    if (account_load (since, ret, &err) != RV_OK)
+        fprintf (stderr,
+                 "rv: cannot ask slurmdbd: %s; what slurmctld and rv's own "
+                 "files tell is shown\n",
+                 err.text);
 }

@@ -51,6 +51,10 @@ struct known_job {
 /* known_id - "17", of a task of an array "17_3", into [buf]; returns it. */
 const char *known_id (const struct known_job *job, char buf[KNOWN_ID_SIZE]);
 
+/* known_is_task - is [word] "17_3", a task of those of an array 17 that wait
+ * together as [job]? Its id is for Slurm alone: it has no record of its own. */
+bool known_is_task (const struct known_job *job, const char *word);
+
 /* known_request - the request as this job has it: of a task of an array the
  * folder is the task's.
  *   ret   its texts are borrowed from [job], but for dir: free that alone
@@ -60,9 +64,11 @@ int known_request (const struct known_job *job, struct request *ret,
 
 struct known {
     struct cluster_jobs jobs;
+    const struct cluster_job **by_id, **by_command; /* of jobs, sorted */
     struct requests reqs;
     struct known_job *job; /* newest first */
     size_t n;
+    struct rv_error unasked; /* why Slurm was not asked; code 0 = it was */
 };
 
 /* known_load - all jobs of this user. Without a controller RV_ETIMEDOUT, or
@@ -71,6 +77,12 @@ struct known {
 int known_load (const char *state_dir, bool offline, struct known *ret,
                 struct rv_error *err);
 void known_fini (struct known *known);
+
+/* known_join - jobs and requests, which are loaded, become known->job.
+ *   online   known->jobs is Slurm's whole answer: requests of which no file
+ *            names a job may be found there
+ * RV_ENOMEM. */
+int known_join (struct known *known, bool online, struct rv_error *err);
 
 /* known_cancelled - [job] was ended just now. One that has never started needs
  * no secrets any more; of others the batch step takes care. */
@@ -85,7 +97,8 @@ void known_cancelled (const struct known *known, const struct known_job *job);
  *               the newest
  *   ret_whole   written, unless NULL: true when [word] names several tasks of
  *               one array, and *ret is one of them; NULL: that is ambiguous
- * RV_ENOTFOUND, or RV_EMISMATCH when several are meant (the text lists them).
+ * RV_ENOTFOUND, or RV_EMISMATCH when several are meant (the text lists them);
+ * RV_ETIMEDOUT where only Slurm, which was not asked, could know the job.
  */
 int known_find (const struct known *known, const char *word,
                 const struct known_job **ret, bool *ret_whole,
@@ -105,6 +118,13 @@ int cmd_job_options (struct cmd_ctx *ctx, int argc, char **argv,
  * Returns an exit status; free [ret] with known_fini after CMD_OK. */
 int cmd_job_known (const struct cmd_ctx *ctx, const char *what,
                    struct known *ret);
+
+struct account;
+
+/* cmd_job_account - slurmdbd's records since then; what keeps it from answering
+ * is one line on stderr, and there are none then.
+ *   ret   written; free with account_fini */
+void cmd_job_account (int64_t since, struct account *ret);
 
 /* known_active - has it not ended, as far as anyone can tell? */
 bool known_active (const struct known_job *job);

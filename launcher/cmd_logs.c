@@ -236,9 +236,11 @@ static int find_and_show (struct cmd_ctx *ctx, struct logs_opts *opts)
     if (status != RV_OK)
         return cmd_fail (ctx, CMD_FAILED, NULL, "cannot show logs: %s",
                          err.text);
-    if (known_find (&known, opts->word, &job, NULL, &err) != RV_OK)
-        status =
-            cmd_fail (ctx, CMD_NO_JOB, NULL, "cannot show logs: %s", err.text);
+    status = known_find (&known, opts->word, &job, NULL, &err);
+    if (status != RV_OK)
+        status = cmd_fail (
+            ctx, status == RV_ETIMEDOUT ? CMD_NO_CONTROLLER : CMD_NO_JOB, NULL,
+            "cannot show logs: %s", err.text);
     else if (!job->req)
         status = cmd_fail (ctx, CMD_NO_JOB,
                            "its output is where its own submission put it",

@@ -11,13 +11,18 @@
 
 #include "cmd_job.h"
 #include "jsonout.h"
+#include "known_account.h"
 #include "plan/duration.h"
 #include "plan/waiting.h"
 
+#define LAST_S ((int64_t)30 * 86400)
+
 static const char usage[] =
-    "Usage: rv ps [-a] [--json]\n"
-    "The jobs of this user that have not ended, oldest first.\n"
-    "  -a, --all   ended ones too: what Slurm still knows, and every request\n"
+    "Usage: rv ps [-a] [--json] [JOB...]\n"
+    "The jobs of this user that have not ended, oldest first; with JOB, by\n"
+    "number or name, these, ended or not.\n"
+    "  -a, --all   ended ones too: every request, what Slurm still knows, and\n"
+    "              of 30 days what slurmdbd keeps\n"
     "      --json  one JSON object on standard output\n";
 
 /* A job as ps shows it; texts are borrowed. */
@@ -42,7 +47,9 @@ static void fill_row (const struct known_job *job, struct row *row)
     const struct cluster_job *live = job->live;
     struct request req;
 
-    if (job->req && known_request (job, &req, NULL) == RV_OK) {
+    /* One that has never started has left nothing. */
+    if (job->req && !(live && live->pending && !live->restarts)
+        && known_request (job, &req, NULL) == RV_OK) {
         request_status (req.dir, job->job_id, &status, NULL);
         free (req.dir);
     }
@@ -55,8 +62,15 @@ static void fill_row (const struct known_job *job, struct row *row)
     if (live && live->started_at) {
         int64_t end = live->ended_at ? live->ended_at : time (NULL);
 
+        end -= live->suspended_s;
         row->elapsed_s = end > live->started_at ? end - live->started_at : 0;
     }
+    /* No file of a request tells how another's job ended. */
+    if (row->exit_status < 0 && live && live->ended_at && !job->req
+        && (!strcmp (live->state, "COMPLETED")
+            || !strcmp (live->state, "FAILED")))
+        row->exit_status =
+            live->exit_signal ? 128 + live->exit_signal : live->exit_status;
     request_status_fini (&status);
 }
 
@@ -103,11 +117,19 @@ static json_t *why_json (const struct cluster_job *live)
     return why[0] ? jsonout_text (why) : json_null ();
 }
 
+/* "" = none, or unknown */
+static const char *type_of (const struct known_job *job)
+{
+    if (job->req)
+        return job->req->gpu_type;
+    return job->live->gpu_type ? job->live->gpu_type : "";
+}
+
 static json_t *row_json (const struct row *row)
 {
     const struct cluster_job *live = row->job->live;
     const struct request *req = row->job->req;
-    bool typed = req && req->gpu_type[0];
+    const char *type = type_of (row->job);
     int64_t submitted = live ? live->submitted_at : req->created_at;
     bool waits = live && live->pending;
 
@@ -122,7 +144,7 @@ static json_t *row_json (const struct row *row)
         live && live->node_list[0] ? jsonout_text (live->node_list)
                                    : json_null (),
         "gpus", number_or_null (row->gpus), "gpu_type",
-        typed ? jsonout_text (req->gpu_type) : json_null (), "submitted_at",
+        type[0] ? jsonout_text (type) : json_null (), "submitted_at",
         jsonout_time (submitted), "started_at",
         jsonout_time (live ? live->started_at : 0), "ended_at",
         jsonout_time (live ? live->ended_at : 0), "time_limit_s",
@@ -136,13 +158,26 @@ static json_t *row_json (const struct row *row)
         waits ? why_json (live) : json_null ());
 }
 
-static int print_json (const struct known *known, bool all)
+/* Which jobs are shown. */
+struct choice {
+    bool all;
+    const bool *named; /* (known->n) just these; NULL */
+};
+
+static bool chosen (const struct choice *c, const struct known *known, size_t i)
+{
+    if (c->named)
+        return c->named[i];
+    return c->all || known_active (&known->job[i]);
+}
+
+static int print_json (const struct known *known, const struct choice *c)
 {
     json_t *list = json_array ();
     struct row row;
 
     for (size_t i = known->n; i-- > 0;)
-        if (all || known_active (&known->job[i])) {
+        if (chosen (c, known, i)) {
             fill_row (&known->job[i], &row);
             json_array_append_new (list, row_json (&row));
         }
@@ -171,13 +206,12 @@ static void put_waiting (const struct row *row, char *buf, size_t size)
 static void print_row (const struct row *row)
 {
     const struct cluster_job *live = row->job->live;
-    const struct request *req = row->job->req;
+    const char *type = type_of (row->job);
     char id[KNOWN_ID_SIZE], gpus[96] = "-", elapsed[32] = "-", where[320] = "-";
 
     if (row->gpus >= 0)
         snprintf (gpus, sizeof (gpus), "%lld%s%s", (long long)row->gpus,
-                  req && req->gpu_type[0] ? " " : "",
-                  req && req->gpu_type[0] ? req->gpu_type : "");
+                  type[0] ? " " : "", type);
     if (row->elapsed_s >= 0)
         duration_format_slurm (row->elapsed_s, elapsed, sizeof (elapsed));
     if (row->exit_status >= 0)
@@ -191,13 +225,13 @@ static void print_row (const struct row *row)
             live ? live->partition : "-", elapsed, where);
 }
 
-static int print_table (const struct known *known, bool all)
+static int print_table (const struct known *known, const struct choice *c)
 {
     bool head = false;
     struct row row;
 
     for (size_t i = known->n; i-- > 0;) {
-        if (!all && !known_active (&known->job[i]))
+        if (!chosen (c, known, i))
             continue;
         if (!head)
             printf ("%-8s %-20s %-13s %-10s %-10s %-10s %s\n", "JOB", "NAME",
@@ -208,26 +242,73 @@ static int print_table (const struct known *known, bool all)
         print_row (&row);
     }
     if (!head)
-        fprintf (stderr, "rv: no jobs%s\n", all ? "" : "; -a shows ended ones");
+        fprintf (stderr, "rv: no jobs%s\n",
+                 c->all ? "" : "; -a shows ended ones");
     return CMD_OK;
+}
+
+/* Mark the jobs that the words name; all tasks of an array that one names. */
+static int name_jobs (const struct cmd_ctx *ctx, const struct known *known,
+                      char **words, bool *named)
+{
+    struct rv_error err = {0};
+
+    for (; *words; words++) {
+        const struct known_job *job;
+        bool whole;
+
+        if (known_find (known, *words, &job, &whole, &err) != RV_OK)
+            return cmd_fail (ctx, CMD_NO_JOB, "'rv ps -a' lists all",
+                             "cannot list jobs: %s", err.text);
+        for (size_t i = 0; i < known->n; i++)
+            if (&known->job[i] == job
+                || (whole && known->job[i].array_id == job->array_id))
+                named[i] = true;
+    }
+    return CMD_OK;
+}
+
+static int show (const struct cmd_ctx *ctx, const struct known *known, bool all,
+                 char **words)
+{
+    bool *named = *words ? calloc (known->n + 1, sizeof (*named)) : NULL;
+    const struct choice c = {all, named};
+    int status = CMD_OK;
+
+    if (*words && !named)
+        return cmd_fail (ctx, CMD_FAILED, NULL, "cannot list jobs: no memory");
+    if (named)
+        status = name_jobs (ctx, known, words, named);
+    if (status == CMD_OK)
+        status = ctx->json ? print_json (known, &c) : print_table (known, &c);
+    free (named);
+    return status;
 }
 
 static int cmd_ps_run (struct cmd_ctx *ctx, int argc, char **argv)
 {
+    struct account account = {.there = false};
+    struct rv_error err = {0};
     struct known known;
     bool all, done;
     int status = cmd_job_options (ctx, argc, argv, "list jobs", &all, &done);
 
     if (done)
         return status;
-    if (optind < argc)
-        return cmd_usage_error (
-            ctx, "cannot list jobs: '%s' is one word too many", argv[optind]);
+    all = all || optind < argc;
     status = cmd_job_known (ctx, "list jobs", &known);
     if (status != CMD_OK)
         return status;
-    status = ctx->json ? print_json (&known, all) : print_table (&known, all);
+    if (all)
+        cmd_job_account (known_account_since (&known, time (NULL), LAST_S),
+                         &account);
+    if (account.there && known_account_add (&known, &account, &err) != RV_OK)
+        status =
+            cmd_fail (ctx, CMD_FAILED, NULL, "cannot list jobs: %s", err.text);
+    else
+        status = show (ctx, &known, all, argv + optind);
     known_fini (&known);
+    account_fini (&account);
     return status;
 }
 

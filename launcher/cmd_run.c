@@ -14,6 +14,7 @@
 #include "plan/duration.h"
 #include "plan/fsio.h"
 #include "plan/outpath.h"
+#include "run_defaults.h"
 #include "run_fan.h"
 #include "run_more.h"
 #include "run_opts.h"
@@ -32,6 +33,7 @@ struct run {
     struct run_opts opts;
     bool up; /* a shell in the place of the job */
     struct settings settings;
+    struct run_defaults defaults; /* what of them [opts] got */
     struct command command;
     struct strategy_cluster cluster;
     struct run_plan plans;
@@ -49,6 +51,7 @@ struct run {
 
 static void run_fini (struct run *run)
 {
+    run_defaults_fini (&run->defaults);
     settings_fini (&run->settings);
     run_plan_fini (&run->plans);
     strategy_cluster_fini (&run->cluster);
@@ -71,9 +74,7 @@ static int fail (const struct run *run, int status, const struct rv_error *err)
 /* A plan for what was asked, from what the cluster has. */
 static int make_plan (struct run *run)
 {
-    const struct cluster_as as = {
-        run->opts.account ? run->opts.account : run->settings.conf.account,
-        run->opts.qos ? run->opts.qos : run->settings.conf.qos};
+    const struct cluster_as as = {run->opts.account, run->opts.qos};
     struct rv_error err = {0};
     int status;
 
@@ -127,6 +128,7 @@ static int load_secrets (struct run *run, struct rv_error *err)
 static int prepare_jobs (struct run *run)
 {
     struct rv_error err = {0};
+    uint32_t room;
     int rc = RV_OK;
 
     run->fan = (struct run_fan){.opts = &run->opts,
@@ -134,7 +136,9 @@ static int prepare_jobs (struct run *run)
                                 .plans = &run->plans.plans,
                                 .from = &run->from,
                                 .req = &run->req};
-    run_fan_choose (&run->fan, run->up, FANOUT_NO_LIMIT);
+    room = limits_submits (&run->cluster.limits);
+    run_fan_choose (&run->fan, run->up,
+                    room > FANOUT_MOST ? FANOUT_NO_LIMIT : (int)room);
     run->from.candidates = (unsigned)run->fan.choice.n;
     run->from.spares = (unsigned)run->fan.choice.n_spare;
     if (run->up) {
@@ -261,7 +265,8 @@ static int print_json (const struct run *run)
 {
     bool submitted = run->req.job_id != 0;
     json_t *json = json_pack (
-        "{s:s, s:b, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "{s:s, s:b, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
+        "s:o}",
         "schema", "rv.run/1", "dry_run", !submitted, "job_id",
         submitted ? json_integer (run->req.job_id) : json_null (), "request_id",
         submitted ? json_string (run->req.id) : json_null (), "name",
@@ -270,6 +275,7 @@ static int print_json (const struct run *run)
         "snapshot", snapshot_json (run, submitted), "outputs",
         words (run->outputs), "plan", plan_json (run), "forecast",
         run_table_json (&run->plans.plans, &run->cluster, &run->fan.choice),
+        "options", run_defaults_json (&run->defaults, &run->opts),
         "sbatch_argv", words (first_words (run)), "jobs",
         run_fan_json (&run->fan));
 
@@ -355,6 +361,7 @@ static int print_plan (struct run *run)
         run_snapshot_print (&run->tree, run->outputs);
     run_table_print (&run->plans.plans, run->cluster.now_s);
     run_fan_print (&run->fan);
+    run_defaults_print (&run->defaults, &run->opts);
     print_submit (first_words (run));
     for (size_t k = 1; k < run->fan.choice.n; k++)
         if (run_fan_words (&run->fan, k, &err) == RV_OK)
@@ -386,6 +393,7 @@ static int submit (struct run *run)
         request_discard (&run->req);
         return fail (run, CMD_FAILED, &err);
     }
+    request_index (&run->req);
     run->plan = &run_fan_item (&run->fan)->plan;
     return CMD_OK;
 }
@@ -456,6 +464,10 @@ static int run_it (struct run *run)
     snprintf (run->what, sizeof (run->what), "run '%.60s'", run->opts.argv[0]);
     if (settings_load (&run->settings, &err) != RV_OK)
         return fail (run, CMD_FAILED, &err);
+    if (run_defaults_apply (&run->defaults, &run->settings.conf, &run->opts,
+                            &err)
+        != RV_OK)
+        return fail (run, CMD_FAILED, &err);
     if ((status = make_plan (run)) != CMD_OK
         || (status = find_snapshot (run)) != CMD_OK
         || (status = prepare (run)) != CMD_OK)
@@ -523,6 +535,7 @@ const struct cmd cmd_run = {
     .summary = "run a command on GPUs; -f follows it",
     .usage = run_opts_help,
     .json = true,
+    .wraps = true,
     .run = run_words,
 };
 
@@ -531,5 +544,6 @@ const struct cmd cmd_up = {
     .summary = "a shell on GPUs",
     .usage = up_help,
     .json = true,
+    .wraps = true,
     .run = up_run,
 };

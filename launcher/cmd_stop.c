@@ -20,25 +20,31 @@ static const char usage[] =
     "  -a, --all   every job of rv run that has not ended\n"
     "      --json  one JSON object on standard output\n";
 
-static void note (const struct cmd_ctx *ctx, const char *id, uint32_t job_id,
-                  const char *name, json_t *stopped)
+struct stop {
+    struct cmd_ctx errors; /* how failures are told */
+    const struct known *known;
+    json_t *stopped; /* what was ended */
+    bool json, all;
+};
+
+static void note (struct stop *s, const char *id, uint32_t job_id,
+                  const char *name)
 {
-    json_array_append_new (stopped, json_pack ("{s:I, s:o}", "job_id",
-                                               (json_int_t)job_id, "name",
-                                               jsonout_text (name)));
-    if (!ctx->json)
+    json_array_append_new (s->stopped, json_pack ("{s:I, s:o}", "job_id",
+                                                  (json_int_t)job_id, "name",
+                                                  jsonout_text (name)));
+    if (!s->json)
         printf ("stopped job %s (%s)\n", id, name);
 }
 
 /* The other jobs of its request, first: else one of them would start. One that
  * has just ended is as good as stopped. */
-static int stop_beside (struct cmd_ctx *ctx, const struct known *known,
-                        const struct request *req, json_t *stopped)
+static int stop_beside (struct stop *s, const struct request *req)
 {
     int worst = CMD_OK;
 
-    for (size_t i = 0; i < known->jobs.n; i++) {
-        const struct cluster_job *live = &known->jobs.job[i];
+    for (size_t i = 0; i < s->known->jobs.n; i++) {
+        const struct cluster_job *live = &s->known->jobs.job[i];
         struct rv_error err = {0};
         char id[16];
         int status;
@@ -48,114 +54,134 @@ static int stop_beside (struct cmd_ctx *ctx, const struct known *known,
         snprintf (id, sizeof (id), "%u", live->job_id);
         status = cluster_cancel (live->job_id, &err);
         if (status == RV_OK)
-            note (ctx, id, live->job_id, live->name, stopped);
+            note (s, id, live->job_id, live->name);
         else if (status != RV_ESTATE && status != RV_ENOTFOUND)
             worst =
-                cmd_fail (ctx, cmd_job_status (status), cmd_job_hint (status),
-                          "cannot stop job %u (%s): %s", live->job_id,
-                          live->name, err.text);
+                cmd_fail (&s->errors, cmd_job_status (status),
+                          cmd_job_hint (status), "cannot stop job %u (%s): %s",
+                          live->job_id, live->name, err.text);
     }
     return worst;
 }
 
-/* End one job, or with [whole] the array that it is of, and note it. */
-static int stop_one (struct cmd_ctx *ctx, const struct known *known,
-                     const struct known_job *job, bool whole, json_t *stopped)
+/* What a word, or -a, means. */
+struct target {
+    const struct known_job *job;
+    const char *task; /* a task of those of its array that wait; NULL = none */
+    bool whole;       /* the array that it is of */
+};
+
+static void target_id (const struct target *t, char buf[KNOWN_ID_SIZE])
 {
-    uint32_t job_id = whole ? job->array_id : job->job_id;
+    if (t->task)
+        snprintf (buf, KNOWN_ID_SIZE, "%s", t->task);
+    else if (t->whole)
+        snprintf (buf, KNOWN_ID_SIZE, "%u", t->job->array_id);
+    else
+        known_id (t->job, buf);
+}
+
+/* Where all are to end, one that has just ended is as good as stopped. */
+static int stop_one (struct stop *s, const struct target *t)
+{
+    const struct known_job *job = t->job;
     struct rv_error err = {0};
     char id[KNOWN_ID_SIZE];
     int status;
 
-    if (whole)
-        snprintf (id, sizeof (id), "%u", job_id);
-    else
-        known_id (job, id);
+    target_id (t, id);
     if (!known_active (job))
-        return cmd_fail (ctx, CMD_NO_JOB, "'rv ps' lists those that have not",
-                         "cannot stop job %s (%s): it has ended", id,
-                         job->name);
-    if (job->req
-        && (status = stop_beside (ctx, known, job->req, stopped)) != CMD_OK)
+        return cmd_fail (
+            &s->errors, CMD_NO_JOB, "'rv ps' lists those that have not",
+            "cannot stop job %s (%s): it has ended", id, job->name);
+    if (job->req && (status = stop_beside (s, job->req)) != CMD_OK)
         return status;
     status = cluster_cancel_named (id, &err);
     if (status == RV_ESTATE || status == RV_ENOTFOUND)
-        return cmd_fail (ctx, CMD_NO_JOB, NULL,
-                         "cannot stop job %s (%s): it has just ended", id,
-                         job->name);
+        return s->all ? CMD_OK
+                      : cmd_fail (&s->errors, CMD_NO_JOB, NULL,
+                                  "cannot stop job %s (%s): it has just ended",
+                                  id, job->name);
     if (status != RV_OK)
-        return cmd_fail (ctx, cmd_job_status (status), cmd_job_hint (status),
-                         "cannot stop job %s (%s): %s", id, job->name,
-                         err.text);
-    known_cancelled (known, job);
-    note (ctx, id, job_id, job->name, stopped);
+        return cmd_fail (&s->errors, cmd_job_status (status),
+                         cmd_job_hint (status), "cannot stop job %s (%s): %s",
+                         id, job->name, err.text);
+    if (!t->task)
+        known_cancelled (s->known, job);
+    note (s, id, t->whole || t->task ? job->array_id : job->job_id, job->name);
     return CMD_OK;
 }
 
-static int stop_all (struct cmd_ctx *ctx, const struct known *known,
-                     json_t *stopped)
+/* What fails for one must not keep the others; --json has one object to say so
+ * in, and each one's line goes to standard error. */
+static int stop_all (const struct cmd_ctx *ctx, struct stop *s)
 {
     int worst = CMD_OK;
 
-    for (size_t i = 0; i < known->n; i++)
-        if (known->job[i].req && known_active (&known->job[i])) {
-            int status = stop_one (ctx, known, &known->job[i], false, stopped);
+    s->all = true;
+    s->errors.json = false;
+    for (size_t i = 0; i < s->known->n; i++)
+        if (s->known->job[i].req && known_active (&s->known->job[i])) {
+            int status =
+                stop_one (s, &(struct target){.job = &s->known->job[i]});
 
             worst = worst ? worst : status;
         }
-    if (!ctx->json && worst == CMD_OK && json_array_size (stopped) == 0)
+    if (worst && s->json)
+        return cmd_fail (ctx, worst, "standard error says which, and why",
+                         "cannot stop all jobs");
+    if (!s->json && worst == CMD_OK && json_array_size (s->stopped) == 0)
         fprintf (stderr, "rv: no job of rv run is waiting or running\n");
     return worst;
 }
 
 /* A job may be named twice, by its id and its name. */
-static bool first_of (const struct known_job **jobs, int i)
+static bool first_of (const struct target *t, int i)
 {
     for (int k = 0; k < i; k++)
-        if (jobs[k] == jobs[i])
+        if (t[k].job == t[i].job && !t[k].task && !t[i].task)
             return false;
     return true;
 }
 
 /* All words are resolved before the first job is ended: a slip in the last
  * one must not leave half of the work done. */
-static int stop_named (struct cmd_ctx *ctx, const struct known *known, int argc,
-                       char **argv, json_t *stopped)
+static int stop_named (struct stop *s, int argc, char **argv)
 {
-    const struct known_job **jobs = calloc ((size_t)argc, sizeof (*jobs));
-    bool *whole = calloc ((size_t)argc, sizeof (*whole));
+    struct target *t = calloc ((size_t)argc, sizeof (*t));
     struct rv_error err = {0};
-    bool ok = jobs && whole;
-    int status = ok ? CMD_OK : CMD_FAILED;
+    int status = t ? CMD_OK : CMD_FAILED;
 
-    for (int i = 0; ok && i < argc && status == CMD_OK; i++)
-        if (known_find (known, argv[i], &jobs[i], &whole[i], &err) != RV_OK)
-            status = cmd_fail (ctx, CMD_NO_JOB, NULL, "cannot stop '%s': %s",
-                               argv[i], err.text);
-    for (int i = 0; ok && i < argc && status == CMD_OK; i++)
-        if (first_of (jobs, i))
-            status = stop_one (ctx, known, jobs[i], whole[i], stopped);
-    free (whole);
-    free (jobs);
+    for (int i = 0; t && i < argc && status == CMD_OK; i++) {
+        if (known_find (s->known, argv[i], &t[i].job, &t[i].whole, &err)
+            != RV_OK)
+            status = cmd_fail (&s->errors, CMD_NO_JOB, NULL,
+                               "cannot stop '%s': %s", argv[i], err.text);
+        else if (known_is_task (t[i].job, argv[i]))
+            t[i].task = argv[i];
+    }
+    for (int i = 0; t && i < argc && status == CMD_OK; i++)
+        if (first_of (t, i))
+            status = stop_one (s, &t[i]);
+    free (t);
     return status;
 }
 
 static int stop (struct cmd_ctx *ctx, bool all, int argc, char **argv)
 {
     struct known known;
-    json_t *stopped;
+    struct stop s = {.errors = *ctx, .known = &known, .json = ctx->json};
     int status = cmd_job_known (ctx, "stop jobs", &known);
 
     if (status != CMD_OK)
         return status;
-    stopped = json_array ();
-    status = all ? stop_all (ctx, &known, stopped)
-                 : stop_named (ctx, &known, argc, argv, stopped);
+    s.stopped = json_array ();
+    status = all ? stop_all (ctx, &s) : stop_named (&s, argc, argv);
     if (ctx->json && status == CMD_OK
         && jsonout_print (
-            json_pack ("{s:s, s:O}", "schema", "rv.stop/1", "jobs", stopped)))
+            json_pack ("{s:s, s:O}", "schema", "rv.stop/1", "jobs", s.stopped)))
         status = CMD_FAILED;
-    json_decref (stopped);
+    json_decref (s.stopped);
     known_fini (&known);
     return status;
 }

@@ -41,6 +41,18 @@ int64_t cost_elapsed (const json_t *segments, int64_t since, int64_t now,
     return sum;
 }
 
+int64_t cost_of_run (int64_t started, int64_t ended, int64_t suspended_s,
+                     int64_t since, int64_t now)
+{
+    int64_t end = ended ? ended : now;
+    int64_t whole = end - started - suspended_s;
+
+    if (!started || whole <= 0 || end <= since)
+        return 0;
+    /* When it was suspended is not known. */
+    return whole < end - since ? whole : end - since;
+}
+
 /* The type that Slurm knows: "gpu:a100" or the head of the section. */
 static bool is_type (const char *gres, const char *head, const char *type)
 {

@@ -23,8 +23,10 @@
 #include "exec/advice.h"
 #include "exec/claim.h"
 #include "failure.h"
+#include "jobfile.h"
 #include "logset.h"
 #include "plan/fsio.h"
+#include "plan/waiting.h"
 #include "proc.h"
 
 #define TICK_MS        25
@@ -91,6 +93,7 @@ static void signals_restore (const struct sigaction saved[4])
 static bool tells_end (const char *line, size_t len)
 {
     static const char *const begin[] = {
+        ("rv: cannot run the command: " JOBFILE_NOT_GRANTED),
         "rv: rank ",
         "rv: no rank ",
         "rv: the job was told to end",
@@ -107,6 +110,14 @@ static bool tells_end (const char *line, size_t len)
     return len > 13 && !strncmp (line, "srun: error: ", 13)
            && (memmem (line, len, ": task ", 7)
                || memmem (line, len, ": tasks ", 8));
+}
+
+/* The batch step wrote in its log what judge () says. */
+static bool not_granted (const struct request_status *status)
+{
+    static const char begin[] = JOBFILE_NOT_GRANTED;
+
+    return status->cause && !strncmp (status->cause, begin, strlen (begin));
 }
 
 int follow_show (const struct request *req, const struct follow_opts *opts,
@@ -161,11 +172,14 @@ static bool batch_killed (const struct follow *f)
 
 static void tell_state (struct follow *f, const struct cluster_job *job)
 {
-    char text[sizeof (f->told)];
+    const struct waiting w = {.reason = job->reason,
+                              .put_back = job->restarts > 0,
+                              .begins_at = job->begins_at};
+    char text[sizeof (f->told)], why[256];
 
+    waiting_why (&w, why, sizeof (why));
     if (job->pending)
-        snprintf (text, sizeof (text), "is waiting%s%.100s",
-                  *job->reason ? ": " : "", job->reason);
+        snprintf (text, sizeof (text), "is waiting%s%s", *why ? ": " : "", why);
     else if (job->active && !f->told_run)
         snprintf (text, sizeof (text), "runs on %.200s", job->node_list);
     else
@@ -548,7 +562,8 @@ int follow_job (const struct request *req, const struct follow_opts *opts,
         if (status == RV_OK)
             status = logset_poll (&f.logs, !caught_leave || f.status.done, err);
         if (status == RV_OK)
-            status = logset_release (&f.logs, !f.status.names_rank, err);
+            status = logset_release (
+                &f.logs, !f.status.names_rank && !not_granted (&f.status), err);
         if (status == RV_OK)
             *ret_status = judge (&f);
         signals_restore (saved);

@@ -29,4 +29,8 @@ size_t jobfile_list (const char *dir, struct jobfile **ret);
 void jobfile_name (const char *head, const char *end, unsigned candidate,
                    char *buf, size_t size);
 
+/* Begins the reason why a job that was given other than it asked for has not
+ * begun: rv-exec writes it, and rv run -f says it once. */
+#define JOBFILE_NOT_GRANTED "not granted as asked: "
+
 #endif

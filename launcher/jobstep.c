@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "proc.h"
 #include "submit.h"
 
 void jobstep_fini (struct jobstep *step)
@@ -39,7 +40,8 @@ static int use (const struct cmd_ctx *ctx, const char *what,
                 struct jobstep *ret)
 {
     const struct cluster_job *live = job->live;
-    struct jobstep step = {.job_id = job->job_id};
+    struct jobstep step = {.job_id = job->job_id,
+                           .gpus = live ? live->gpus : -1};
     struct rv_error err = {0};
     int status;
 
@@ -47,6 +49,8 @@ static int use (const struct cmd_ctx *ctx, const char *what,
         return cmd_fail (ctx, CMD_NO_JOB, NULL,
                          "cannot %s job %u (%s): it has ended", what,
                          job->job_id, job->name);
+    if (job->req)
+        step.gpus = (int64_t)job->req->gpus;
     if (live->pending || !live->node_list[0])
         return cmd_fail (ctx, CMD_UNMET, "try again when it runs",
                          "cannot %s job %u (%s): it is %s%s%s", what,
@@ -148,8 +152,10 @@ int jobstep_exec (const struct cmd_ctx *ctx, char *const argv[])
     char **env = submit_environ ();
 
     if (env && argv) {
+        char *found = proc_find (argv[0]);
+
         fflush (NULL);
-        execvpe (argv[0], argv, env);
+        execvpe (found ? found : argv[0], argv, env);
     }
     return cmd_fail (ctx, CMD_NEVER_STARTED, NULL, "cannot start %s: %s",
                      argv ? argv[0] : "srun",

@@ -11,6 +11,7 @@ struct jobstep {
     char *name;            /* of the job */
     struct hostlist nodes; /* all of the job's */
     const char *node;      /* the one that was asked for, else the first */
+    int64_t gpus;          /* of the job; -1 = unknown */
 };
 
 /* jobstep_find - the running job that [word] names (known_find), and its nodes.

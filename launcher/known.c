@@ -5,7 +5,6 @@
 #include "config.h"
 #endif
 #include <ctype.h>
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +13,10 @@
 
 #include "cmd_job.h"
 #include "known_fan.h"
+#include "known_index.h"
+#include "plan/duration.h"
 #include "plan/fsio.h"
+#include "plan/jobtext.h"
 #include "siblings.h"
 
 #define LOST_S 3600 /* longer than any rv run takes to submit */
@@ -23,8 +25,11 @@ int cmd_job_status (int code)
 {
     switch (code) {
     case RV_ETIMEDOUT:
+    case RV_EMISMATCH: /* of another release */
     case RV_ENOTFOUND: /* no configuration file */
         return CMD_NO_CONTROLLER;
+    case RV_ENOTSUP: /* a federation */
+        return CMD_UNMET;
     default:
         return CMD_FAILED;
     }
@@ -32,7 +37,7 @@ int cmd_job_status (int code)
 
 const char *cmd_job_hint (int code)
 {
-    if (cmd_job_status (code) != CMD_NO_CONTROLLER)
+    if (cmd_job_status (code) != CMD_NO_CONTROLLER || code == RV_EMISMATCH)
         return NULL;
     return "'rv sandbox up' starts a private Slurm, 'rv --sandbox ...' uses it";
 }
@@ -55,18 +60,23 @@ static bool made_of (const struct request *req, const struct cluster_job *live)
 {
     return (live->job_id == req->job_id || live->array_id == req->job_id)
            && !strcmp (live->name, req->name)
-           /* Ids begin anew with a new cluster. */
-           && llabs (live->submitted_at - req->created_at) < 3600;
+           /* Ids begin anew with a new cluster; a requeue is a new submission
+            * for Slurm, at any time. */
+           && (siblings_is_of (req->dir, live->command)
+               || llabs (live->submitted_at - req->created_at) < 3600);
 }
 
 static bool add (struct known *known, const struct known_job *job)
 {
-    struct known_job *grown =
-        realloc (known->job, (known->n + 1) * sizeof (*grown));
+    /* Room for 1, 2, 4, 8 ... */
+    if ((known->n & (known->n - 1)) == 0) {
+        struct known_job *grown =
+            realloc (known->job, 2 * (known->n + 1) * sizeof (*grown));
 
-    if (!grown)
-        return false;
-    known->job = grown;
+        if (!grown)
+            return false;
+        known->job = grown;
+    }
     known->job[known->n++] = *job;
     return true;
 }
@@ -117,23 +127,39 @@ static size_t first_of (const struct request *const *order, size_t n,
     return low;
 }
 
+/* The first submitted first. */
+static void add_root (struct request *req, uint32_t job_id)
+{
+    size_t i = req->n_roots;
+
+    if (i == REQUEST_ROOTS)
+        return;
+    for (; i && req->root[i - 1] > job_id; i--)
+        req->root[i] = req->root[i - 1];
+    req->root[i] = job_id;
+    req->n_roots++;
+}
+
 /* The jobs of a request that no file names, by their scripts. Of several the
  * one that runs, or the first. */
 static void find_jobs (const struct known *known, struct request *lost)
 {
-    bool runs = false;
+    const struct cluster_job *best = NULL;
 
-    for (size_t i = 0; i < known->jobs.n && !lost->torn; i++) {
-        const struct cluster_job *job = &known->jobs.job[i];
+    for (size_t i = known_of_folder (known, lost->dir);
+         i < known->jobs.n && !lost->torn; i++) {
+        const struct cluster_job *job = known->by_command[i];
+        bool runs = job->active && !job->pending;
+        bool best_runs = best && best->active && !best->pending;
 
         if (!siblings_is_of (lost->dir, job->command))
-            continue;
-        if (!lost->job_id || (!runs && job->active && !job->pending))
-            lost->job_id = job->job_id;
-        runs = runs || (job->active && !job->pending);
-        if (lost->n_roots < REQUEST_ROOTS)
-            lost->root[lost->n_roots++] = job->job_id;
+            break;
+        if (!best || runs > best_runs
+            || (runs == best_runs && job->job_id < best->job_id))
+            best = job;
+        add_root (lost, job->job_id);
     }
+    lost->job_id = best ? best->job_id : 0;
 }
 
 /* rv run was killed while sbatch ran: Slurm tells which job it became. */
@@ -174,6 +200,7 @@ static void match (const struct known *known,
 
 static int join (struct known *known, struct rv_error *err)
 {
+    int status;
     const struct request **order =
         calloc (known->reqs.n + 1, sizeof (struct request *));
     bool *taken = calloc (known->reqs.n + 1, sizeof (*taken));
@@ -203,7 +230,8 @@ static int join (struct known *known, struct rv_error *err)
     free (taken);
     if (!ok)
         return error_set (err, RV_ENOMEM, "out of memory");
-    known_fan_drop (known);
+    if ((status = known_fan_drop (known, err)))
+        return status;
     if (known->n)
         qsort (known->job, known->n, sizeof (*known->job), newest_first);
     return RV_OK;
@@ -266,54 +294,21 @@ static void clear_lost (const struct known *known)
     free (name);
 }
 
-/* Tasks of an array have ids of their own, which no file tells. */
-static bool array_runs (const struct known *known, const struct request *req)
-{
-    char *path = fsio_join (req->dir, "array");
-    bool runs = path && access (path, F_OK) == 0, found = false;
-
-    free (path);
-    for (size_t i = 0; runs && i < known->jobs.n; i++)
-        found = found
-                || (known->jobs.job[i].active
-                    && !strcmp (known->jobs.job[i].name, req->name));
-    return found;
-}
-
-/* Has every job of this request ended, as Slurm itself says? One that Slurm
- * does not know may be another cluster's. [cancelled] (0: none) has since. */
-static bool all_ended (const struct known *known, const struct request *req,
-                       uint32_t cancelled)
-{
-    char *path = fsio_join (req->dir, "jobs");
-    DIR *dir = path ? opendir (path) : NULL;
-    struct dirent *entry;
-    bool ended = dir != NULL && !array_runs (known, req);
-
-    while (ended && (entry = readdir (dir))) {
-        unsigned long id = strtoul (entry->d_name, NULL, 10);
-        const struct cluster_job *live = NULL;
-
-        for (size_t i = 0; id && !live && i < known->jobs.n; i++)
-            if (known->jobs.job[i].job_id == id)
-                live = &known->jobs.job[i];
-        ended = !id || id == cancelled || (live && !live->active);
-    }
-    if (dir)
-        closedir (dir);
-    free (path);
-    return ended;
-}
-
 /* The batch step removes the copy of the secrets; not so where it never ran,
  * was killed, or did not learn whether the job starts again. */
 static void forget_secrets (const struct known *known)
 {
+    const struct request *last = NULL;
+
     for (size_t i = 0; i < known->n; i++) {
         const struct known_job *job = &known->job[i];
 
-        if (job->live && !job->live->active && job->req
-            && all_ended (known, job->req, 0))
+        /* Tasks of one array stand together. */
+        if (!job->live || job->live->active || !job->req || job->req == last)
+            continue;
+        last = job->req;
+        if (request_has_secrets (job->req)
+            && known_all_ended (known, job->req, 0))
             request_forget (job->req);
     }
 }
@@ -321,8 +316,20 @@ static void forget_secrets (const struct known *known)
 void known_cancelled (const struct known *known, const struct known_job *job)
 {
     if (job->req && job->live && job->live->pending
-        && all_ended (known, job->req, job->job_id))
+        && known_all_ended (known, job->req, job->job_id))
         request_forget (job->req);
+}
+
+int known_join (struct known *known, bool online, struct rv_error *err)
+{
+    int status = known_index (known, err);
+
+    if (status != RV_OK)
+        return status;
+    if (online)
+        adopt (known);
+    known_fan_choose (known);
+    return join (known, err);
 }
 
 int known_load (const char *state_dir, bool offline, struct known *ret,
@@ -338,17 +345,17 @@ int known_load (const char *state_dir, bool offline, struct known *ret,
     if (status == RV_OK) {
         status = cluster_jobs_load (&out.jobs, err);
         online = status == RV_OK;
-        if (offline)
+        if (offline && status != RV_OK) {
+            out.unasked.code = status;
+            if (err)
+                out.unasked = *err;
             status = RV_OK;
+        }
     }
-    if (online) {
-        adopt (&out);
+    if (status == RV_OK)
+        status = known_join (&out, online, err);
+    if (online && status == RV_OK)
         clear_lost (&out);
-    }
-    if (status == RV_OK)
-        known_fan_choose (&out);
-    if (status == RV_OK)
-        status = join (&out, err);
     if (status != RV_OK) {
         known_fini (&out);
         return status;
@@ -362,11 +369,30 @@ void known_fini (struct known *known)
 {
     cluster_jobs_fini (&known->jobs);
     requests_fini (&known->reqs);
+    free (known->by_id);
+    free (known->by_command);
     free (known->job);
     memset (known, 0, sizeof (*known));
 }
 
 typedef bool (*match_f) (const struct known_job *job, const char *word);
+
+bool known_is_task (const struct known_job *job, const char *word)
+{
+    const char *task = strchr (word, '_');
+    char array[16];
+    long n;
+
+    snprintf (array, sizeof (array), "%u_", job->array_id);
+    if (!job->array_id || job->task >= 0 || !job->live || !task
+        || strncmp (word, array, strlen (array)))
+        return false;
+    if (!strcmp (task + 1, "0"))
+        n = 0;
+    else if (count_parse (task + 1, INT32_MAX, &n, NULL) != RV_OK)
+        return false;
+    return jobtext_has_task (job->live->waiting_tasks, (uint64_t)n);
+}
 
 static bool match_id (const struct known_job *job, const char *word)
 {
@@ -377,6 +403,7 @@ static bool match_id (const struct known_job *job, const char *word)
     snprintf (array, sizeof (array), "%u", job->array_id);
     return !strcmp (own, word) || !strcmp (known_id (job, id), word)
            || (job->array_id && !strcmp (array, word))
+           || known_is_task (job, word)
            || (job->req
                && (!strcmp (job->req->id, word)
                    || known_fan_has (job->req, word)))
@@ -497,6 +524,11 @@ int known_find (const struct known *known, const char *word,
             if (status != RV_OK || *ret)
                 return status;
         }
+    if (known->unasked.code)
+        return error_set (err, RV_ETIMEDOUT,
+                          "no request here has the id or name '%s', and of "
+                          "other jobs nothing is known: %s",
+                          word, known->unasked.text);
     return error_set (err, RV_ENOTFOUND, "no job has the id or name '%s'",
                       word);
 }

@@ -9,13 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "known_index.h"
 #include "siblings.h"
 
 /* Ids begin anew with a new cluster. */
 static bool is_same (const struct cluster_job *live, const struct request *req)
 {
     return !strcmp (live->name, req->name)
-           && llabs (live->submitted_at - req->created_at) < 3600;
+           && (siblings_is_of (req->dir, live->command)
+               || llabs (live->submitted_at - req->created_at) < 3600);
 }
 
 /* Of two jobs the one that Slurm starts first, as far as it says. */
@@ -27,20 +29,30 @@ static bool is_sooner (const struct cluster_job *a, const struct cluster_job *b)
     return x && (!y || x < y);
 }
 
+/* One job of the request more, of which [best] is the first so far. */
+static void weigh (const struct known *known, struct request *req,
+                   uint32_t job_id, const struct cluster_job **best)
+{
+    const struct cluster_job *live = known_live (known, job_id);
+
+    if (!live || !live->active || !is_same (live, req))
+        return;
+    req->n_waiting++;
+    if (!*best || is_sooner (live, *best))
+        *best = live;
+}
+
 static void choose (const struct known *known, struct request *req)
 {
     const struct cluster_job *best = NULL;
+    bool is_root = false;
 
-    for (size_t i = 0; i < known->jobs.n; i++) {
-        const struct cluster_job *live = &known->jobs.job[i];
-
-        if (!live->active || !request_has_job (req, live->job_id)
-            || !is_same (live, req))
-            continue;
-        req->n_waiting++;
-        if (!best || is_sooner (live, best))
-            best = live;
+    for (size_t i = 0; i < req->n_roots; i++) {
+        weigh (known, req, req->root[i], &best);
+        is_root = is_root || req->root[i] == req->job_id;
     }
+    if (!is_root)
+        weigh (known, req, req->job_id, &best);
     if (best && best->job_id != req->job_id)
         request_turn_to (req, best->job_id);
 }
@@ -60,20 +72,46 @@ bool known_is_beside (const struct request *req, const struct cluster_job *live)
                || siblings_is_of (req->dir, live->command));
 }
 
-void known_fan_drop (struct known *known)
+static void mark (const struct known *known, const struct request *req,
+                  const struct cluster_job *live, bool *beside)
 {
+    if (live && known_is_beside (req, live))
+        beside[live - known->jobs.job] = true;
+}
+
+/* Those that are noted, and those that Slurm alone tells of. */
+static void mark_all (const struct known *known, const struct request *req,
+                      bool *beside)
+{
+    size_t at = known_of_folder (known, req->dir);
+
+    for (size_t i = 0; i < req->n_roots; i++)
+        mark (known, req, known_live (known, req->root[i]), beside);
+    for (; at < known->jobs.n
+           && siblings_is_of (req->dir, known->by_command[at]->command);
+         at++)
+        mark (known, req, known->by_command[at], beside);
+}
+
+int known_fan_drop (struct known *known, struct rv_error *err)
+{
+    bool *beside = calloc (known->jobs.n + 1, sizeof (*beside));
     size_t n = 0;
 
+    if (!beside)
+        return error_set (err, RV_ENOMEM, "out of memory");
+    for (size_t k = 0; k < known->reqs.n; k++)
+        if (known->reqs.req[k].n_roots > 1)
+            mark_all (known, &known->reqs.req[k], beside);
     for (size_t i = 0; i < known->n; i++) {
         struct known_job *job = &known->job[i];
-        bool beside = false;
 
-        for (size_t k = 0; k < known->reqs.n && !job->req && !beside; k++)
-            beside = known_is_beside (&known->reqs.req[k], job->live);
-        if (!beside)
+        if (job->req || !beside[job->live - known->jobs.job])
             known->job[n++] = *job;
     }
     known->n = n;
+    free (beside);
+    return RV_OK;
 }
 
 bool known_fan_has (const struct request *req, const char *word)

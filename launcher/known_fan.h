@@ -13,8 +13,8 @@
 void known_fan_choose (struct known *known);
 
 /* known_fan_drop - the others get no line: leave them out of known->job, where
- * requests have been joined. They stay in known->jobs. */
-void known_fan_drop (struct known *known);
+ * requests have been joined. They stay in known->jobs. RV_ENOMEM. */
+int known_fan_drop (struct known *known, struct rv_error *err);
 
 /* known_is_beside - is [live] another job of the request than the one that
  * stands for it? */

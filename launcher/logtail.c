@@ -18,6 +18,7 @@
 
 #define CHUNK          65536
 #define LINE_MAX_BYTES (1 << 20) /* a longer line goes out in parts */
+#define MOVED_POLLS    40        /* a second of rv logs -f */
 
 int logtail_init (struct logtail *tail, char *path_take, int out_fd, bool lines,
                   const char *label, struct rv_error *err)
@@ -113,8 +114,10 @@ static char *join_line (struct logtail *tail, const char *a, size_t a_len,
     memcpy (line + at + a_len, b, b_len);
     *ret_at = at;
     *ret_len = a_len + b_len;
-    if (tail->clean)
+    if (tail->clean) {
         *ret_len = progress_clean (line + at, *ret_len);
+        *ret_len = progress_harmless (line + at, *ret_len);
+    }
     *ret_len += at;
     return line;
 }
@@ -200,10 +203,9 @@ static void drop_part (struct logtail *tail)
 static int put_lines (struct logtail *tail, const char *buf, size_t len,
                       struct rv_error *err)
 {
-    bool each = tail->label[0] || tail->keep || tail->as.json
-                || (tail->clean
-                    && (tail->bar || memchr (buf, '\r', len)
-                        || memchr (buf, '\033', len)));
+    bool each =
+        tail->label[0] || tail->keep || tail->as.json
+        || (tail->clean && (tail->bar || !progress_is_plain (buf, len)));
     int status = RV_OK;
 
     while (len && status == RV_OK) {
@@ -221,49 +223,99 @@ static int put_lines (struct logtail *tail, const char *buf, size_t len,
     return status;
 }
 
-/* Has the file become shorter than what was read of it, or is it gone from the
- * server? Then it is read anew, and its unfinished line will not end. */
-static bool begins_anew (struct logtail *tail, ssize_t n)
+/* Not the file that it was: it is read from its beginning, and its unfinished
+ * line will not end. */
+static int begin_anew (struct logtail *tail, struct rv_error *err)
 {
-    struct stat st;
+    int status = RV_OK;
 
-    if (n < 0 && errno == ESTALE) {
+    tail->offset = 0;
+    tail->mark_len = 0;
+    if (tail->part_len)
+        status = put_line (tail, tail->part, tail->part_len, "\n", 1, err);
+    drop_part (tail);
+    return status;
+}
+
+/* Does another file stand at the path? Then the old one is read once more, for
+ * what was written before it was moved away, and closed. */
+static bool is_moved (struct logtail *tail)
+{
+    struct stat own, there;
+
+    if (tail->moved) {
+        tail->moved = false;
         close (tail->fd);
         tail->fd = -1;
         return true;
     }
-    if (n != 0 || fstat (tail->fd, &st) || st.st_size >= tail->offset)
+    if (++tail->idle % MOVED_POLLS || fstat (tail->fd, &own)
+        || stat (tail->path, &there))
         return false;
-    tail->offset = 0;
-    drop_part (tail);
-    return true;
+    tail->moved = own.st_ino != there.st_ino || own.st_dev != there.st_dev;
+    return tail->moved;
+}
+
+/* Is what stands before the new bytes what was read there? A network file
+ * system may show zeros where another machine's bytes have not arrived. */
+static bool goes_on (const struct logtail *tail, const char *buf, ssize_t n)
+{
+    return n >= (ssize_t)tail->mark_len
+           && (!memcmp (buf, tail->mark, tail->mark_len)
+               || memchr (tail->mark, '\0', tail->mark_len));
+}
+
+static void keep_mark (struct logtail *tail, const char *buf, size_t n)
+{
+    tail->mark_len = n < sizeof (tail->mark) ? n : sizeof (tail->mark);
+    memcpy (tail->mark, buf + n - tail->mark_len, tail->mark_len);
+}
+
+/* Show what is new, and look whether anything was.
+ *   ret_n   written: bytes shown; -1 = look again */
+static int take_more (struct logtail *tail, ssize_t *ret_n,
+                      struct rv_error *err)
+{
+    char buf[sizeof (tail->mark) + CHUNK];
+    size_t old = tail->mark_len;
+    ssize_t n = pread (tail->fd, buf, old + CHUNK, tail->offset - (int64_t)old);
+
+    *ret_n = -1;
+    if (n < 0 && errno == ESTALE) { /* gone from the server */
+        close (tail->fd);
+        tail->fd = -1;
+        return RV_OK;
+    }
+    if (n < 0)
+        return errno == EINTR ? RV_OK
+                              : error_set (err, RV_EIO, "%s: %s", tail->path,
+                                           strerror (errno));
+    if (!goes_on (tail, buf, n))
+        return begin_anew (tail, err);
+    if (n == (ssize_t)old) {
+        *ret_n = is_moved (tail) ? -1 : 0;
+        return RV_OK;
+    }
+    keep_mark (tail, buf, (size_t)n);
+    *ret_n = n - (ssize_t)old;
+    tail->offset += *ret_n;
+    return tail->lines ? put_lines (tail, buf + old, (size_t)*ret_n, err)
+                       : put_out (tail, buf + old, (size_t)*ret_n, err);
 }
 
 int logtail_poll (struct logtail *tail, bool *ret_any, struct rv_error *err)
 {
-    char buf[CHUNK];
-    int status;
-    ssize_t n;
+    int status = RV_OK;
+    ssize_t n = 1;
 
     *ret_any = false;
-    for (;;) {
+    while (n && status == RV_OK) {
         if (!tail_open (tail, &status, err))
             return status;
-        n = pread (tail->fd, buf, sizeof (buf), tail->offset);
-        if ((n < 0 && errno == EINTR) || (n <= 0 && begins_anew (tail, n)))
-            continue;
-        if (n == 0)
-            return RV_OK;
-        if (n < 0)
-            return error_set (err, RV_EIO, "%s: %s", tail->path,
-                              strerror (errno));
-        *ret_any = true;
-        tail->offset += n;
-        status = tail->lines ? put_lines (tail, buf, (size_t)n, err)
-                             : put_out (tail, buf, (size_t)n, err);
-        if (status != RV_OK)
-            return status;
+        status = take_more (tail, &n, err);
+        *ret_any = *ret_any || n > 0;
     }
+    return status;
 }
 
 int logtail_show_bar (struct logtail *tail, int64_t now_ms, int64_t every_ms,
@@ -285,10 +337,12 @@ int logtail_finish (struct logtail *tail, struct rv_error *err)
     bool any;
     int status;
 
+    status = logtail_poll (tail, &any, err); /* before it may be moved */
     if (tail->fd >= 0)
         close (tail->fd);
     tail->fd = -1;
-    status = logtail_poll (tail, &any, err);
+    if (status == RV_OK)
+        status = logtail_poll (tail, &any, err);
     if (status == RV_OK && tail->part_len) {
         status = put_line (tail, tail->part, tail->part_len, "\n", 1, err);
         drop_part (tail);
@@ -308,6 +362,20 @@ int logtail_release (struct logtail *tail, bool show, struct rv_error *err)
     return status;
 }
 
+/* Begin at [at], with the bytes before it known. */
+static int begin_at (struct logtail *tail, int64_t at, struct rv_error *err)
+{
+    size_t want =
+        at < (int64_t)sizeof (tail->mark) ? (size_t)at : sizeof (tail->mark);
+
+    tail->offset = at;
+    tail->mark_len = want;
+    if (pread (tail->fd, tail->mark, want, at - (int64_t)want) == (ssize_t)want)
+        return RV_OK;
+    return error_set (err, RV_EIO, "%s: it changes while it is read",
+                      tail->path);
+}
+
 int logtail_skip (struct logtail *tail, long lines, struct rv_error *err)
 {
     struct stat st;
@@ -319,10 +387,8 @@ int logtail_skip (struct logtail *tail, long lines, struct rv_error *err)
         return status;
     if (fstat (tail->fd, &st))
         return error_set (err, RV_EIO, "%s: %s", tail->path, strerror (errno));
-    tail->offset = at = st.st_size;
-    if (lines <= 0)
-        return RV_OK;
-    while (at > 0) {
+    at = st.st_size;
+    while (lines > 0 && at > 0) {
         size_t want = at < (int64_t)sizeof (buf) ? (size_t)at : sizeof (buf);
         ssize_t n = pread (tail->fd, buf, want, at - (int64_t)want);
 
@@ -331,13 +397,10 @@ int logtail_skip (struct logtail *tail, long lines, struct rv_error *err)
                               tail->path);
         for (; n > 0; n--) {
             /* The newline that ends the last line does not count. */
-            if (buf[n - 1] == '\n' && at != st.st_size && lines-- <= 1) {
-                tail->offset = at;
-                return RV_OK;
-            }
+            if (buf[n - 1] == '\n' && at != st.st_size && lines-- <= 1)
+                return begin_at (tail, at, err);
             at--;
         }
     }
-    tail->offset = 0;
-    return RV_OK;
+    return begin_at (tail, at, err);
 }

@@ -4,7 +4,8 @@
  * Bytes go out as they are. Beside other files, only whole lines go out, so
  * that lines of two ranks never mix; what is left at the end goes out too. Of a
  * line that was drawn over and over (progress.h) the last state goes out. A
- * file that has become shorter is read from its beginning. */
+ * file that was cut, written over or replaced at its path is read from its
+ * beginning, and what was unfinished in the old one ends there. */
 #ifndef RV_LOGTAIL_H
 #define RV_LOGTAIL_H
 
@@ -30,6 +31,10 @@ struct logtail {
     char label[24]; /* before each line; "" = none; needs lines */
     int fd;         /* -1 = not open yet */
     int64_t offset; /* read so far */
+    char mark[32];  /* (mark_len) what stands before it in the file */
+    size_t mark_len;
+    bool moved;    /* another file stands at the path */
+    unsigned idle; /* polls that found nothing */
     struct logtail_as as;
     bool clean; /* progress_clean each line; needs lines */
     /* NULL, or where an unfinished line may stand; erased before a write */

@@ -43,6 +43,27 @@ static int other_cluster (const struct cmd_ctx *ctx)
     return CMD_OK;
 }
 
+/* -M, -Mother, --clusters=other and what getopt would take for that. */
+static bool names_clusters (const char *word)
+{
+    const char *ignored;
+
+    return !strncmp (word, "-M", 2) || option (word, "--cluster", &ignored)
+           || option (word, "--clusters", &ignored);
+}
+
+static int other_cluster_option (const struct cmd_ctx *ctx, int argc,
+                                 char *const argv[])
+{
+    for (int i = 1; i < argc && strcmp (argv[i], "--"); i++)
+        if (names_clusters (argv[i]))
+            return cmd_fail (ctx, CMD_UNMET, "log in to the other",
+                             "rv works with one cluster, the one of "
+                             "SLURM_CONF, and has no %.64s",
+                             argv[i]);
+    return CMD_OK;
+}
+
 static int run_command (struct cmd_ctx *ctx, int argc, char **argv)
 {
     const char *value;
@@ -59,7 +80,12 @@ static int run_command (struct cmd_ctx *ctx, int argc, char **argv)
             return cmd_usage_error (ctx,
                                     "'%s' stands before the command: rv %s %s",
                                     argv[i], argv[i], argv[0]);
+    if (!ctx->cmd->local && !ctx->cmd->wraps)
+        cmd_look_json (ctx, ctx->cmd->json ? argc : 0, argv);
     if (!ctx->cmd->local && other_cluster (ctx) != CMD_OK)
+        return CMD_UNMET;
+    if (!ctx->cmd->local && !ctx->cmd->wraps
+        && other_cluster_option (ctx, argc, argv) != CMD_OK)
         return CMD_UNMET;
     /* What rv-exec asks for it asks again itself. */
     if (ctx->cmd->summary)

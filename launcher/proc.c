@@ -42,8 +42,8 @@ static void close_fd (int *fd)
 
 /* In the child, after fork: only returns by exec or _exit. A failure travels
  * as errno through [report], which exec closes. */
-static void child_exec (char *const argv[], char *const *env, const char *dir,
-                        const int fd[3], int report)
+static void child_exec (const char *path, char *const argv[], char *const *env,
+                        const char *dir, const int fd[3], int report)
 {
     int kept[3];
     sigset_t none;
@@ -58,20 +58,29 @@ static void child_exec (char *const argv[], char *const *env, const char *dir,
             goto fail;
     if (dir && chdir (dir))
         goto fail;
-    if (env)
-        execvpe (argv[0], argv, env);
-    else
-        execvp (argv[0], argv);
+    execvpe (path, argv, env ? env : environ);
 fail:
     if (write (report, &errno, sizeof (errno)) < 0)
         _exit (126);
     _exit (127);
 }
 
+/* One of the commands that rv calls, by its name alone. */
+static bool is_slurms (const char *name)
+{
+    static const char *const all[] = {"sbatch", "srun", "scontrol", "scancel"};
+
+    for (size_t i = 0; i < sizeof (all) / sizeof (all[0]); i++)
+        if (!strcmp (name, all[i]))
+            return true;
+    return false;
+}
+
 int proc_spawn (char *const argv[], char *const *env, const char *dir, int in,
                 int out, int err_fd, pid_t *ret_pid, struct rv_error *err)
 {
     int report[2], fd[3] = {in, out, err_fd}, why = 0;
+    char *found = NULL;
     ssize_t n;
     pid_t pid;
 
@@ -83,8 +92,10 @@ int proc_spawn (char *const argv[], char *const *env, const char *dir, int in,
         close (report[1]);
         return RV_EIO;
     }
-    if (!pid)
-        child_exec (argv, env, dir, fd, report[1]);
+    if (!pid) {
+        found = is_slurms (argv[0]) ? proc_find (argv[0]) : NULL;
+        child_exec (found ? found : argv[0], argv, env, dir, fd, report[1]);
+    }
     close (report[1]);
     do
         n = read (report[0], &why, sizeof (why));
@@ -329,5 +340,7 @@ char *proc_find (const char *name)
     const char *path = getenv ("PATH");
     char *found = path ? find_in (path, name) : NULL;
 
+    if (!found)
+        found = find_in (RV_SLURM_BINDIR, name);
     return found ? found : find_in ("/usr/sbin:/sbin:/usr/bin:/bin", name);
 }

@@ -54,8 +54,10 @@ int proc_spawn (char *const argv[], char *const *env, const char *dir, int in,
 int proc_wait (pid_t pid, int deadline_ms, int *ret_status,
                struct rv_error *err);
 
-/* proc_find - absolute path of program [name] in PATH, then in /usr/sbin and
- * /sbin (daemons are not in a plain user's PATH), malloc'ed; NULL if none. */
+/* proc_find - absolute path of program [name] in PATH, then in the folder of
+ * Slurm's commands that configure found, /usr/sbin, /sbin (daemons are not in a
+ * plain user's PATH), /usr/bin and /bin, malloc'ed; NULL if none. proc_spawn
+ * finds Slurm's commands so. */
 char *proc_find (const char *name);
 
 /* proc_now_ms - the monotonic clock, milliseconds. */

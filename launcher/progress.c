@@ -63,6 +63,52 @@ size_t progress_clean (char *line, size_t len)
     return memchr (line, ESC, len) ? drop_moves (line, len) : len;
 }
 
+bool progress_is_plain (const char *text, size_t len)
+{
+    for (size_t i = 0; i < len; i++) {
+        unsigned char c = (unsigned char)text[i];
+
+        if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7f)
+            return false;
+    }
+    return true;
+}
+
+/* Length of what begins with the escape at [text] and is no whole control
+ * sequence: a title for the window, up to its BEL or ST, or a character. */
+static size_t other_escape (const char *text, size_t len)
+{
+    size_t i = 2;
+
+    if (len < 3 || !strchr ("]P^_X", text[1]))
+        return len < 2 || text[1] == '\n' || text[1] == '\r' ? 1 : 2;
+    while (i < len && text[i] != '\a' && text[i] != ESC)
+        i++;
+    if (i < len && text[i] == ESC)
+        return i + 1 < len && text[i + 1] == '\\' ? i + 2 : i;
+    return i < len ? i + 1 : 2;
+}
+
+size_t progress_harmless (char *line, size_t len)
+{
+    size_t out = 0;
+
+    for (size_t i = 0; i < len;) {
+        size_t n = sequence (line + i, len - i), keep = n;
+
+        if (!n && line[i] == ESC) {
+            n = other_escape (line + i, len - i);
+        } else if (!n) {
+            n = 1;
+            keep = line[i] == '\r' || progress_is_plain (line + i, 1);
+        }
+        memmove (line + out, line + i, keep);
+        out += keep;
+        i += n;
+    }
+    return out;
+}
+
 size_t progress_fit (const char *text, size_t len, unsigned columns)
 {
     size_t i = 0;

@@ -18,6 +18,16 @@
  * Returns the new length. */
 size_t progress_clean (char *line, size_t len);
 
+/* progress_is_plain - has it no control character but newlines and tabs? */
+bool progress_is_plain (const char *text, size_t len);
+
+/* progress_harmless - leave out of a whole, cleaned line what would change the
+ * state of a terminal: control characters but tabs and those that end it, and
+ * every escape that is no control sequence.
+ *   line   (len) changed in place
+ * Returns the new length. */
+size_t progress_harmless (char *line, size_t len);
+
 /* progress_fit - how many bytes of [text] fit into [columns] of a terminal,
  * each character of UTF-8 as one, up to the first control character. Colours
  * take no room. */

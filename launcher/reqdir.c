@@ -448,6 +448,15 @@ void request_forget (const struct request *req)
     free (path);
 }
 
+bool request_has_secrets (const struct request *req)
+{
+    char *path = fsio_join (req->dir, SECRETS_FILE);
+    bool has = path && access (path, F_OK) == 0;
+
+    free (path);
+    return has;
+}
+
 void request_discard (const struct request *req)
 {
     if (req && req->dir)

@@ -102,9 +102,17 @@ void request_discard (const struct request *req);
 int request_submitted (struct request *req, uint32_t job_id,
                        char *const sbatch_argv[], struct rv_error *err);
 
+/* request_index - note a request, all of whose jobs are submitted, where
+ * requests_load finds it sooner than in its folder. A failure is no error: it is
+ * read from its folder then. */
+void request_index (const struct request *req);
+
 /* request_forget - remove the request's copy of the secrets: no job of it will
  * start again. One without secrets is fine. */
 void request_forget (const struct request *req);
+
+/* request_has_secrets - is that copy still there? */
+bool request_has_secrets (const struct request *req);
 
 /* request_has_job - is it one of the request's? */
 bool request_has_job (const struct request *req, uint32_t job_id);

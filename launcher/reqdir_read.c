@@ -5,17 +5,21 @@
 #endif
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "exec/claim.h"
 #include "jobfile.h"
 #include "plan/fsio.h"
 #include "plan/timefmt.h"
 #include "reqdir.h"
+#include "reqindex.h"
 
 #define FILE_MAX ((size_t)1 << 20)
 
@@ -159,6 +163,23 @@ static bool read_request (const char *dir, struct request *req)
     return false;
 }
 
+void request_index (const struct request *req)
+{
+    char *root = strndup (req->dir, strlen (req->dir) - strlen (req->id));
+    int root_fd = root ? open (root, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+    struct reqindex_times times;
+    struct request read;
+
+    if (root_fd >= 0 && reqindex_times (root_fd, req->id, &times) == RV_OK
+        && read_request (req->dir, &read)) {
+        reqindex_note (root, &read, &times);
+        request_fini (&read);
+    }
+    if (root_fd >= 0)
+        close (root_fd);
+    free (root);
+}
+
 int request_turn_to (struct request *req, uint32_t job_id)
 {
     struct jobfile job = jobfile_read (req->dir, job_id);
@@ -196,22 +217,72 @@ static int is_request (const struct dirent *entry)
     return entry->d_name[0] != '.';
 }
 
+/* The folders of requests, as they are read. */
+struct reading {
+    struct requests list;
+    struct reqindex index;
+    struct reqindex_times *times; /* of list.req, 0: not for the index */
+    const char *root;
+    int root_fd;
+    int64_t now;
+};
+
 /* Take one that was read to its kind. */
-static void sort_in (struct requests *list, struct request *req)
+static void sort_in (struct reading *r, const char *name, struct request *req,
+                     const struct reqindex_times *times)
 {
-    if (req->job_id)
-        list->req[list->n++] = *req;
-    else
-        list->lost[list->n_lost++] = *req;
+    if (!req->job_id) {
+        r->list.lost[r->list.n_lost++] = *req;
+        return;
+    }
+    if (times && !strcmp (req->id, name)
+        && reqindex_wants (&r->index, req, times, r->now))
+        r->times[r->list.n] = *times;
+    r->list.req[r->list.n++] = *req;
+}
+
+static void read_one (struct reading *r, const char *name)
+{
+    struct reqindex_times times;
+    struct request req;
+    bool timed = reqindex_times (r->root_fd, name, &times) == RV_OK;
+    char *dir = fsio_join (r->root, name);
+
+    if (dir && timed && reqindex_take (&r->index, name, &times, &req)) {
+        req.dir = dir;
+        r->times[r->list.n] = times;
+        r->list.req[r->list.n++] = req;
+        return;
+    }
+    if (dir && read_request (dir, &req))
+        sort_in (r, name, &req, timed ? &times : NULL);
+    free (dir);
+}
+
+static int read_all (struct reading *r, struct dirent **names, size_t n,
+                     size_t max, struct rv_error *err)
+{
+    r->list.req = calloc (n + 1, sizeof (*r->list.req));
+    r->list.lost = calloc (n + 1, sizeof (*r->list.lost));
+    r->times = calloc (n + 1, sizeof (*r->times));
+    if (!r->list.req || !r->list.lost || !r->times)
+        return error_set (err, RV_ENOMEM, "out of memory");
+    reqindex_load (r->root, &r->index);
+    for (size_t i = 0; i < n && (!max || r->list.n < max); i++)
+        read_one (r, names[i]->d_name);
+    if (!max)
+        reqindex_save (r->root, &r->index, r->list.req, r->times, r->list.n);
+    return RV_OK;
 }
 
 int requests_load (const char *state_dir, size_t max, struct requests *ret,
                    struct rv_error *err)
 {
     char *root = fsio_join (state_dir, "requests");
-    struct requests out = {0};
+    struct reading r = {.root = root, .now = time (NULL)};
     struct dirent **names = NULL;
     int n = root ? scandir (root, &names, is_request, newest_first) : -1;
+    int status;
 
     if (n < 0 && errno != ENOENT) {
         error_set (err, RV_EIO, "%s: %s", root ? root : state_dir,
@@ -219,25 +290,21 @@ int requests_load (const char *state_dir, size_t max, struct requests *ret,
         free (root);
         return RV_EIO;
     }
-    out.req = calloc (n > 0 ? (size_t)n : 1, sizeof (*out.req));
-    out.lost = calloc (n > 0 ? (size_t)n : 1, sizeof (*out.lost));
-    for (int i = 0; i < n; i++) {
-        char *dir = fsio_join (root, names[i]->d_name);
-        struct request req;
-
-        if (out.req && out.lost && dir && (!max || out.n < max)
-            && read_request (dir, &req))
-            sort_in (&out, &req);
-        free (dir);
+    r.root_fd = root ? open (root, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+    status = read_all (&r, names, n > 0 ? (size_t)n : 0, max, err);
+    for (int i = 0; i < n; i++)
         free (names[i]);
-    }
     free (names);
+    if (r.root_fd >= 0)
+        close (r.root_fd);
+    reqindex_fini (&r.index);
+    free (r.times);
     free (root);
-    if (!out.req || !out.lost) {
-        requests_fini (&out);
-        return error_set (err, RV_ENOMEM, "out of memory");
+    if (status != RV_OK) {
+        requests_fini (&r.list);
+        return status;
     }
-    *ret = out;
+    *ret = r.list;
     return RV_OK;
 }
 

@@ -52,8 +52,8 @@ int run_more_make (const struct run_opts *opts, const struct settings *settings,
         rc = error_set (err, RV_ENOMEM, "out of memory");
     free (paths);
     ret->submit = (struct submit_more){
-        .account = opts->account ? opts->account : settings->conf.account,
-        .qos = opts->qos ? opts->qos : settings->conf.qos,
+        .account = opts->account,
+        .qos = opts->qos,
         .constraint = ret->constraint[0] ? ret->constraint : NULL,
         .words = ret->words,
     };

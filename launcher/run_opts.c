@@ -223,6 +223,27 @@ static int parse_word (const char *option, const char *text, const char **ret,
     return RV_OK;
 }
 
+/* "a,b" of "a , b", in its place: Slurm takes no blanks there. Text without
+ * them is not written to. */
+static void close_commas (char *text)
+{
+    static const char blanks[] = " \t";
+    char *comma = text;
+
+    while ((comma = strchr (comma, ','))) {
+        char *from = comma, *to = comma + 1;
+
+        while (from > text && strchr (blanks, from[-1]))
+            from--;
+        to += strspn (to, blanks);
+        if (to - from > 1) {
+            *from = ',';
+            memmove (from + 1, to, strlen (to) + 1);
+        }
+        comma = from + 1;
+    }
+}
+
 static int parse_fanout (const char *text, struct run_opts *opts,
                          struct rv_error *err)
 {
@@ -342,6 +363,8 @@ static int take_option (int c, int index, struct run_opts *opts,
                               err);
     case 'x':
     case 'w':
+        close_commas (optarg);
+        return run_slurm_add (&opts->slurm, long_name (c), optarg, err);
     case 'C':
     case 'M':
         return run_slurm_add (&opts->slurm, long_name (c), optarg, err);
@@ -350,6 +373,7 @@ static int take_option (int c, int index, struct run_opts *opts,
     case 't':
         return parse_word ("-t", optarg, &opts->type, err);
     case 'p':
+        close_commas (optarg);
         return parse_word ("-p", optarg, &opts->partition, err);
     case 'A':
         return parse_word ("-A", optarg, &opts->account, err);
@@ -383,8 +407,7 @@ static int take_option (int c, int index, struct run_opts *opts,
     return RV_OK;
 }
 
-/* Wishes that exclude each other. */
-static int check (const struct run_opts *opts, struct rv_error *err)
+int run_opts_check (const struct run_opts *opts, struct rv_error *err)
 {
     if (opts->help)
         return RV_OK;
@@ -494,7 +517,7 @@ int run_opts_parse (int argc, char *argv[], struct run_opts *opts,
     out.dashes = !strcmp (argv[optind - 1], "--");
     out.argc = argc - optind;
     out.argv = argv + optind;
-    if ((status = check (&out, err)) != RV_OK)
+    if ((status = run_opts_check (&out, err)) != RV_OK)
         return status;
     if (out.single_node)
         out.nodes = 1;

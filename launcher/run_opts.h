@@ -47,6 +47,10 @@ struct run_opts {
 int run_opts_parse (int argc, char *argv[], struct run_opts *opts,
                     struct rv_error *err);
 
+/* run_opts_check - wishes that exclude each other: RV_EINVAL. run_opts_parse
+ * has asked; again after defaults have joined. */
+int run_opts_check (const struct run_opts *opts, struct rv_error *err);
+
 /* run_opts_misplaced - the first word behind the command that reads like an
  * option of rv run; NULL when there is none, or "--" stands before the command,
  * or before that word. It is the command's: to be pointed out, no more. */

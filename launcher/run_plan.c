@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan/hostlist.h"
 #include "plan/mig.h"
+#include "plan/narrow.h"
 
 #define SEGMENT_S 1800 /* the least that is worth a start of its own */
 
@@ -20,6 +20,7 @@ struct maker {
     const struct command *command;
     struct strategy_cluster *cluster;
     struct run_plan *out;
+    const char *narrowed; /* the option that leaves nodes out; NULL */
 };
 
 /* What Slurm calls the type of a section: "gpu:a100" or the section's head. */
@@ -80,7 +81,7 @@ static struct node_offer *offers_make (const struct strategy_cluster *c)
         size_t size;
         FILE *f = open_memstream (&text, &size);
 
-        for (size_t j = 0; f && j < gres->n; j++)
+        for (size_t j = 0; f && j < gres->n && !c->node[i].left_out; j++)
             if (!strcmp (gres->entry[j].name, "gpu")
                 && gres_is_mig (gres->entry[j].type))
                 fprintf (f, "%sgpu:%s:%llu", ftell (f) ? "," : "",
@@ -181,34 +182,49 @@ static const struct run_slurm_opt *handed_on (const struct run_opts *opts,
     return found;
 }
 
-/* Nodes that -x excludes have nothing for this job. What is no list of names is
- * sbatch's to refuse. */
-static void exclude (struct maker *m)
+/* The value of an option that goes to sbatch as it is; NULL = not given. */
+static const char *value_of (const struct maker *m, const char *name)
 {
-    const struct run_slurm_opt *opt = handed_on (m->opts, "exclude");
-    struct hostlist list;
+    const struct run_slurm_opt *opt = handed_on (m->opts, name);
 
-    if (!opt || hostlist_parse (opt->value, &list, NULL) != RV_OK)
-        return;
-    for (size_t i = 0; i < list.n; i++)
-        for (size_t j = 0; j < m->cluster->n_nodes; j++)
-            if (!strcmp (list.host[i], m->cluster->node[j].name)) {
-                gres_fini (&m->cluster->node[j].gres);
-                m->cluster->node[j].cpus = 0;
-            }
-    hostlist_fini (&list);
+    return opt ? opt->value : NULL;
 }
 
-/* Options under which the snapshot tells nothing of the start. */
-static const char *unforeseen (const struct run_opts *opts)
+/* The GPUs a node and the nodes alone tell how many it wants. */
+static bool gpus_by_nodes (const struct maker *m)
 {
-    static const char *const names[] = {"dependency", "reservation",
-                                        "nodelist"};
+    return !m->opts->gpus_given && m->command->nproc
+           && m->command->launch == COMMAND_PER_NODE;
+}
 
-    for (size_t i = 0; i < sizeof (names) / sizeof (names[0]); i++)
-        if (handed_on (opts, names[i]))
-            return names[i];
-    return NULL;
+/* Leave of the cluster what -x, -w and --reservation leave. What the snapshot
+ * cannot tell of makes the start unforeseen. */
+static int narrow (struct maker *m, struct strategy_request *req,
+                   struct rv_error *err)
+{
+    const char *exclude = value_of (m, "exclude");
+    const char *nodelist = value_of (m, "nodelist");
+    const char *reservation = value_of (m, "reservation");
+    bool done = true;
+    int status = RV_OK;
+
+    if (handed_on (m->opts, "dependency"))
+        req->unforeseen = "dependency";
+    if (exclude)
+        narrow_exclude (m->cluster, exclude);
+    if (nodelist)
+        status = narrow_nodelist (m->cluster, nodelist,
+                                  gpus_by_nodes (m) ? 0 : req->gpus,
+                                  &req->nodes, &done, err);
+    if (!done)
+        req->unforeseen = "nodelist";
+    if (reservation && !narrow_reservation (m->cluster, reservation))
+        req->unforeseen = "reservation";
+    m->narrowed = nodelist && done ? "nodelist"
+                  : reservation    ? "reservation"
+                  : exclude        ? "exclude"
+                                   : NULL;
+    return status;
 }
 
 /* A job of segments may have shorter ones, where that lets it start earlier; but
@@ -254,7 +270,6 @@ static void fill_request (const struct maker *m, struct strategy_request *req)
     fill_limit (m, req);
     req->constraint = o->slurm.constraint;
     req->exclusive = alone && !alone->value;
-    req->unforeseen = unforeseen (o);
     if (c->launch != COMMAND_PER_NODE || req->gpus == 0)
         return;
     /* What the command says of itself holds where no option says it. */
@@ -264,8 +279,6 @@ static void fill_request (const struct maker *m, struct strategy_request *req)
     if (!req->nodes && c->tool == COMMAND_TORCHRUN
         && command_option (c, o->argv, "standalone"))
         req->nodes = 1;
-    if (!o->gpus_given && c->nproc)
-        req->gpus = c->nproc * (req->nodes ? req->nodes : 1);
 }
 
 int run_plan_make (const struct run_opts *opts, const struct settings *settings,
@@ -273,22 +286,27 @@ int run_plan_make (const struct run_opts *opts, const struct settings *settings,
                    struct strategy_cluster *cluster, struct run_plan *ret,
                    struct rv_error *err)
 {
-    struct maker m = {opts, settings, command, cluster, ret};
+    struct maker m = {opts, settings, command, cluster, ret, NULL};
     struct strategy_request req = {.gpus = 0};
     int status;
 
     memset (ret, 0, sizeof (*ret));
     if ((status = make_rules (&m, err)) == RV_OK) {
-        exclude (&m);
         fill_request (&m, &req);
-        status = find_slices (&m, req.gpus, err);
+        status = narrow (&m, &req, err);
+        if (gpus_by_nodes (&m) && req.gpus)
+            req.gpus = command->nproc * (req.nodes ? req.nodes : 1);
     }
+    if (status == RV_OK)
+        status = find_slices (&m, req.gpus, err);
     if (ret->slices[0]) {
         req.type = ret->slices;
         req.rule = NULL;
     }
     if (status == RV_OK)
         status = plan_strategies (cluster, &req, &ret->plans, err);
+    if (status != RV_OK && m.narrowed)
+        error_prefix (err, "with --%s", m.narrowed);
     if (status == RV_OK)
         status = check_slices (&m, err);
     if (status != RV_OK)

@@ -17,7 +17,8 @@ struct run_plan {
 /* run_plan_make - strategies for what was asked.
  *   opts, settings, command   borrowed until run_plan_fini
  *   cluster                   as cluster_load gave it; gets rv.conf's rules,
- *                             and loses the nodes that -x excludes
+ *                             and loses the nodes that -x, -w and --reservation
+ *                             leave out
  *   ret                       written on success
  * RV_ENOTFOUND or RV_EINVAL with what would work, RV_ENOMEM. */
 int run_plan_make (const struct run_opts *opts, const struct settings *settings,

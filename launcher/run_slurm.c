@@ -124,7 +124,8 @@ static char *make_word (const struct run_slurm_opt *o, const char *more)
 char **run_slurm_words (const struct run_slurm *s, bool step,
                         const char *mounts)
 {
-    const struct run_slurm_opt add = {"container-mounts", mounts, true};
+    const struct run_slurm_opt add = {
+        .name = "container-mounts", .value = mounts, .step = true};
     char **words = calloc (s->n + 2, sizeof (*words));
     bool mounted = !step || !s->container || !mounts, ok = words != NULL;
     size_t n = 0;

@@ -15,14 +15,19 @@
 
 #define RUN_SLURM_MAX 64
 
+/* Who said it. */
+enum run_from { RUN_FROM_LINE, RUN_FROM_USER, RUN_FROM_SITE };
+
 struct run_slurm {
     size_t n;
     struct run_slurm_opt {
         const char *name;  /* "exclude"; NULL: [value] is the whole word */
         const char *value; /* borrowed; NULL: none */
         bool step;         /* for the step's srun */
+        enum run_from from;
     } opt[RUN_SLURM_MAX];
     const char *constraint; /* -C, which may have to be joined with rv.conf's */
+    enum run_from constraint_from;
     bool array, container;
 };
 

@@ -3,8 +3,10 @@
  *
  * The child writes one byte once the controller answered a ping; until then
  * the deadline is short, afterwards long, because a large site's answer takes
- * its time. Then follows one JSON object: {"ok": ANSWER} or {"errno", "text"}.
- */
+ * its time. Then follows an answer that is a string, as it is: TEXT_BYTE, the
+ * text, a NUL, since what thousands of jobs are in one text would take JSON longer
+ * to write and to read than Slurm to say; or one JSON object: {"ok": ANSWER} or
+ * {"errno", "text"}. */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif
@@ -19,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -30,7 +33,9 @@
 #define AGAIN_MS     250
 #define ANSWER_MAX   ((size_t)256 << 20)
 #define CONTROLLERS  10
+#define LOG_BYTES    4096 /* the first, which tell why */
 #define REACHED_BYTE "+"
+#define TEXT_BYTE    "\t"
 
 /* In the child: is any controller there? */
 static bool reachable (void)
@@ -56,7 +61,14 @@ static int write_all (int fd, const char *buf, size_t len)
     return 0;
 }
 
-static json_t *answer_of (slurm_ask_f f, const void *arg)
+static int write_json (int fd, json_t *json_take)
+{
+    char *text = json_take ? json_dumps (json_take, JSON_COMPACT) : NULL;
+
+    return text ? write_all (fd, text, strlen (text)) : -1;
+}
+
+static int write_answer (int fd, slurm_ask_f f, const void *arg)
 {
     json_t *value;
     int saved;
@@ -64,33 +76,40 @@ static json_t *answer_of (slurm_ask_f f, const void *arg)
     errno = 0;
     value = f (arg);
     saved = errno;
+    if (json_is_string (value))
+        return write_all (fd, TEXT_BYTE, 1)
+                       || write_all (fd, json_string_value (value),
+                                     json_string_length (value) + 1)
+                   ? -1
+                   : 0;
     if (value)
-        return json_pack ("{s:o}", "ok", value);
-    return json_pack ("{s:i, s:s}", "errno", saved, "text",
-                      slurm_strerror (saved));
+        return write_json (fd, json_pack ("{s:o}", "ok", value));
+    return write_json (fd, json_pack ("{s:i, s:s}", "errno", saved, "text",
+                                      slurm_strerror (saved)));
 }
 
-static void child (int fd, slurm_ask_f f, const void *arg)
+static void child (int fd, int log, slurm_ask_f f, const void *arg)
     __attribute__ ((noreturn));
-static void child (int fd, slurm_ask_f f, const void *arg)
+static void child (int fd, int log, slurm_ask_f f, const void *arg)
 {
     int null = open ("/dev/null", O_RDWR | O_CLOEXEC);
-    json_t *answer;
-    char *text;
 
     prctl (PR_SET_PDEATHSIG, SIGKILL);
     signal (SIGINT, SIG_IGN);
     if (null < 0 || dup2 (null, 0) < 0 || dup2 (null, 1) < 0
-        || dup2 (null, 2) < 0)
+        || dup2 (log < 0 ? null : log, 2) < 0)
         _exit (1);
     slurm_init (NULL);
     if (!reachable () || write_all (fd, REACHED_BYTE, 1))
         _exit (1);
-    answer = answer_of (f, arg);
-    text = answer ? json_dumps (answer, JSON_COMPACT) : NULL;
-    if (!text || write_all (fd, text, strlen (text)))
-        _exit (1);
-    _exit (0);
+    _exit (write_answer (fd, f, arg) ? 1 : 0);
+}
+
+static void close_log (struct slurm_ask *ask)
+{
+    if (ask->log >= 0)
+        close (ask->log);
+    ask->log = -1;
 }
 
 int slurm_ask_begin (struct slurm_ask *ask, slurm_ask_f f, const void *arg,
@@ -100,19 +119,21 @@ int slurm_ask_begin (struct slurm_ask *ask, slurm_ask_f f, const void *arg,
     int fd[2];
 
     memset (ask, 0, sizeof (*ask));
-    ask->fd = -1;
+    ask->fd = ask->log = -1;
     if (conf && conf[0] == '/' && access (conf, R_OK))
         return error_set (err, RV_ENOTFOUND, "SLURM_CONF names %s: %s", conf,
                           strerror (errno));
     if (pipe2 (fd, O_CLOEXEC))
         return error_set (err, RV_EIO, "pipe: %s", strerror (errno));
+    ask->log = memfd_create ("rv-libslurm", MFD_CLOEXEC);
     ask->pid = fork ();
     if (ask->pid == 0)
-        child (fd[1], f, arg);
+        child (fd[1], ask->log, f, arg);
     close (fd[1]);
     if (ask->pid < 0) {
         ask->pid = 0;
         close (fd[0]);
+        close_log (ask);
         return error_set (err, RV_EIO, "fork: %s", strerror (errno));
     }
     ask->fd = fd[0];
@@ -128,9 +149,10 @@ void slurm_ask_cancel (struct slurm_ask *ask)
     while (waitpid (ask->pid, NULL, 0) < 0 && errno == EINTR)
         ;
     close (ask->fd);
+    close_log (ask);
     free (ask->buf);
     memset (ask, 0, sizeof (*ask));
-    ask->fd = -1;
+    ask->fd = ask->log = -1;
 }
 
 /* Take what the pipe has. Returns 1 at its end, 0 before, -1 out of memory or
@@ -159,18 +181,50 @@ static int take (struct slurm_ask *ask)
     return n == 0;
 }
 
+/* No answer: by what libslurm said, if it gave a reason. */
+static int why_none (const struct slurm_ask *ask, const char *otherwise,
+                     struct rv_error *err)
+{
+    char text[LOG_BYTES + 1];
+    ssize_t n = ask->log < 0 ? -1 : pread (ask->log, text, LOG_BYTES, 0);
+    char *fatal, *why;
+
+    text[n > 0 ? n : 0] = '\0';
+    fatal = strstr (text, "fatal: ");
+    why = fatal ? strstr (text, "error: ") : NULL;
+    why = why && why < fatal ? why : fatal;
+    /* SLURM_PROTOCOL_VERSION_ERROR, which no call of libslurm returns here. */
+    if (strstr (text, "Incompatible versions"))
+        return error_set (err, RV_EMISMATCH,
+                          "slurmctld is of another release of Slurm, and this "
+                          "rv was built for %s; use one that was built for "
+                          "this cluster's",
+                          RV_SLURM_VERSION);
+    if (!fatal)
+        return error_set (err, RV_ETIMEDOUT, "%s", otherwise);
+    why[strcspn (why, "\n")] = '\0';
+    return error_set (err, RV_EFORMAT, "libslurm %s: %s", RV_SLURM_VERSION,
+                      why);
+}
+
 static int decode (struct slurm_ask *ask, json_t **ret, struct rv_error *err)
 {
     json_t *whole = NULL, *ok;
     int number;
 
+    if (ask->len > 2 && ask->buf[1] == TEXT_BYTE[0]) {
+        /* Without its NUL it is torn. */
+        if (ask->buf[ask->len - 1] == '\0'
+            && (*ret = json_stringn_nocheck (ask->buf + 2, ask->len - 3)))
+            return RV_OK;
+        return error_set (err, RV_EIO, "libslurm's answer is not whole");
+    }
     if (ask->len > 1)
         whole = json_loadb (ask->buf + 1, ask->len - 1, 0, NULL);
     if (!whole && ask->reached)
         return error_set (err, RV_EIO, "libslurm gave no answer");
     if (!whole)
-        return error_set (err, RV_ETIMEDOUT,
-                          "no Slurm controller answers here");
+        return why_none (ask, "no Slurm controller answers here", err);
     ok = json_object_get (whole, "ok");
     if (ok) {
         *ret = json_incref (ok);
@@ -190,6 +244,7 @@ static int decode (struct slurm_ask *ask, json_t **ret, struct rv_error *err)
 int slurm_ask_poll (struct slurm_ask *ask, int timeout_ms, bool *ret_done,
                     json_t **ret, struct rv_error *err)
 {
+    static const char silent[] = "the Slurm controller does not answer";
     int64_t until = proc_now_ms () + timeout_ms;
     int status, ended = 0;
 
@@ -199,10 +254,11 @@ int slurm_ask_poll (struct slurm_ask *ask, int timeout_ms, bool *ret_done,
         int64_t now = proc_now_ms (), left;
 
         if (now >= ask->give_up_at) {
+            status = ask->reached ? error_set (err, RV_ETIMEDOUT, "%s", silent)
+                                  : why_none (ask, silent, err);
             slurm_ask_cancel (ask);
             *ret_done = true;
-            return error_set (err, RV_ETIMEDOUT,
-                              "the Slurm controller does not answer");
+            return status;
         }
         left = (until < ask->give_up_at ? until : ask->give_up_at) - now;
         if (poll (&p, 1, left > 0 ? (int)left : 0) > 0)

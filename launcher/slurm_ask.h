@@ -3,8 +3,9 @@
  *
  * libslurm waits a minute for a configuration file that is not there and then
  * ends the process; without a controller it tries again for many seconds and
- * prints. So each question runs in a child of its own, whose output is dropped
- * and whose answer comes back as JSON. The parent never calls libslurm. */
+ * prints. So each question runs in a child of its own, whose answer comes back
+ * as JSON, and whose words are looked at only where none comes. The parent
+ * never calls libslurm. */
 #ifndef RV_SLURM_ASK_H
 #define RV_SLURM_ASK_H
 
@@ -23,6 +24,7 @@ typedef json_t *(*slurm_ask_f) (const void *arg);
 struct slurm_ask {
     pid_t pid; /* 0 = no question is open */
     int fd;
+    int log;            /* what libslurm prints; -1 = not kept */
     bool reached;       /* the controller has answered a ping */
     int64_t give_up_at; /* monotonic milliseconds */
     char *buf;
@@ -39,8 +41,10 @@ int slurm_ask_begin (struct slurm_ask *ask, slurm_ask_f f, const void *arg,
  *   timeout_ms   how long to wait for it; 0 = only look
  *   ret_done     written: false = not yet, call again
  *   ret          written when done and RV_OK; json_decref it
- * RV_ETIMEDOUT when no controller answers; RV_ENOTFOUND no such job, RV_ESTATE
- * it has already ended, RV_EIO any other error of libslurm, in its words. */
+ * RV_ETIMEDOUT when no controller answers, RV_EMISMATCH when it is of a release
+ * that rv's libslurm does not understand, RV_EFORMAT when libslurm ends over
+ * slurm.conf; RV_ENOTFOUND no such job, RV_ESTATE it has already ended, RV_EIO
+ * any other error of libslurm, in its words. */
 int slurm_ask_poll (struct slurm_ask *ask, int timeout_ms, bool *ret_done,
                     json_t **ret, struct rv_error *err);
 

@@ -239,8 +239,6 @@ static int refused (const struct proc_result *result, struct rv_error *err)
         return error_set (err, RV_EINVAL,
                           "sbatch refused it, for the reason above");
     }
-    if (strstr (text, "Unable to contact slurm controller"))
-        return error_set (err, RV_ETIMEDOUT, "no controller answers sbatch");
     if (begins (text, "sbatch: "))
         text += strlen ("sbatch: ");
     if (begins (text, "error: "))

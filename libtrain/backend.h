@@ -46,7 +46,8 @@ struct backend_ops {
     /* Streams and events (required). A stream waits for no other work of its
      * device. event_record marks what [stream] has been given; event_wait
      * keeps [stream], of any device, from going on before that, event_sync the
-     * caller. TRAIN_EDEVICE, TRAIN_ENOMEM. The caller's device stays, here and
+     * caller; event_done asks whether it has come. TRAIN_EDEVICE, TRAIN_ENOMEM.
+     * The caller's device stays, here and
      * below. */
     train_status_t (*stream_create) (int device, void **ret,
                                      train_error_t *err);
@@ -58,6 +59,8 @@ struct backend_ops {
     train_status_t (*event_wait) (void *stream, int device, void *event,
                                   train_error_t *err);
     train_status_t (*event_sync) (void *event, train_error_t *err);
+    train_status_t (*event_done) (void *event, bool *ret_done,
+                                  train_error_t *err);
 
     /* gate (required) - what [stream] is given later waits until *flag, memory
      * of pin, is [value] or past it. */
@@ -84,9 +87,17 @@ struct backend_ops {
                             int src_device, size_t bytes, void *stream,
                             train_error_t *err);
 
+    /* ident (required) - what tells this device from every other: the UUID and
+     * the bus of a GPU. TRAIN_EDEVICE. */
+    train_status_t (*ident) (int device, char *text, size_t size,
+                             train_error_t *err);
+
     /* fill (required) - [bytes] of the device to [value]. */
     train_status_t (*fill) (int device, void *memory, int value, size_t bytes,
                             void *stream, train_error_t *err);
+
+    /* Memory that other processes can map (optional, NULL: none). */
+    const struct backend_share *share;
 
     /* Kernels of kernels/view.h (required), on [stream] of [device]. */
     const struct view_ops *view;
@@ -94,6 +105,37 @@ struct backend_ops {
      * Kernels are launched between the two. */
     int (*enter) (int device);
     void (*leave) (int before);
+};
+
+#define BACKEND_HANDLE 64 /* bytes of an IPC handle */
+
+/* All required. What cannot be is TRAIN_ENOTSUP with the reason. */
+struct backend_share {
+    /* kinds - handles that memory of [device] can have, as 1 << a
+     * train_share_kind_t; 0: *ret_why says why, in static text. */
+    unsigned (*kinds) (int device, const char **ret_why);
+
+    /* create - memory of [device] that a descriptor stands for, and lives until
+     * all that have mapped it are gone. [open_fd] maps it; [unmap] ends both.
+     *   ret_bytes   as allocated, at least [bytes]: what open_fd must be told */
+    train_status_t (*create) (int device, size_t bytes, void **ret,
+                              size_t *ret_bytes, int *ret_fd,
+                              train_error_t *err);
+    train_status_t (*open_fd) (int device, int fd, size_t bytes, void **ret,
+                               train_error_t *err);
+    void (*unmap) (void *memory, size_t bytes);
+
+    /* range - the allocation that [memory] lies in. */
+    train_status_t (*range) (const void *memory, char **ret_base,
+                             size_t *ret_bytes, train_error_t *err);
+
+    /* handle - of the allocation that begins at [base]. open - what another
+     * process made it of; twice is one mapping, to be closed twice. */
+    train_status_t (*handle) (void *base, unsigned char *handle,
+                              train_error_t *err);
+    train_status_t (*open) (int device, const unsigned char *handle, void **ret,
+                            train_error_t *err);
+    void (*close) (void *memory);
 };
 
 struct view_ops {
@@ -125,5 +167,6 @@ train_status_t backend_find (const char *name,
 extern const struct view_ops view_host;
 extern const struct backend_ops backend_host;
 extern const struct backend_ops backend_cuda; /* if HAVE_CUDA */
+extern const struct backend_share backend_cuda_share;
 
 #endif

@@ -111,15 +111,20 @@ static void op_leave (int before)
         (void)cudaSetDevice (before);
 }
 
-/* Non-blocking: else each piece of work would wait for the default stream. */
+/* Non-blocking: else each piece of work would wait for the default stream. Of
+ * the highest priority: the kernels are short, and what waits for them is a
+ * copy; else they run when a kernel beside them has ended. */
 static train_status_t op_stream_create (int device, void **ret,
                                         train_error_t *err)
 {
     cudaStream_t stream = NULL;
-    int before = op_enter (device);
-    train_status_t status =
-        check (cudaStreamCreateWithFlags (&stream, cudaStreamNonBlocking),
-               TRAIN_EDEVICE, "stream on the GPU", err);
+    int before = op_enter (device), least = 0, greatest = 0;
+    train_status_t status;
+
+    (void)cudaDeviceGetStreamPriorityRange (&least, &greatest);
+    status = check (
+        cudaStreamCreateWithPriority (&stream, cudaStreamNonBlocking, greatest),
+        TRAIN_EDEVICE, "stream on the GPU", err);
 
     op_leave (before);
     if (status == TRAIN_OK)
@@ -179,6 +184,16 @@ static train_status_t op_event_wait (void *stream, int device, void *event,
 static train_status_t op_event_sync (void *event, train_error_t *err)
 {
     return check (cudaEventSynchronize ((cudaEvent_t)event), TRAIN_EDEVICE,
+                  "work on the GPU", err);
+}
+
+static train_status_t op_event_done (void *event, bool *ret_done,
+                                     train_error_t *err)
+{
+    cudaError_t rc = cudaEventQuery ((cudaEvent_t)event);
+
+    *ret_done = rc != cudaErrorNotReady;
+    return check (*ret_done ? rc : cudaSuccess, TRAIN_EDEVICE,
                   "work on the GPU", err);
 }
 
@@ -329,6 +344,26 @@ static train_status_t op_peer (void *dst, int dst_device, const void *src,
     return status;
 }
 
+static train_status_t op_ident (int device, char *text, size_t size,
+                                train_error_t *err)
+{
+    struct cudaDeviceProp prop;
+    char bus[32];
+    size_t used = 0;
+    train_status_t status = check (cudaGetDeviceProperties (&prop, device),
+                                   TRAIN_EDEVICE, "name of a GPU", err);
+
+    if (status == TRAIN_OK)
+        status = check (cudaDeviceGetPCIBusId (bus, sizeof (bus), device),
+                        TRAIN_EDEVICE, "bus of a GPU", err);
+    for (size_t i = 0; status == TRAIN_OK && i < 16 && used + 2 < size; i++)
+        used += (size_t)snprintf (text + used, size - used, "%02x",
+                                  (unsigned char)prop.uuid.bytes[i]);
+    if (status == TRAIN_OK)
+        snprintf (text + used, size - used, " %s", bus);
+    return status;
+}
+
 static train_status_t op_fill (int device, void *memory, int value,
                                size_t bytes, void *stream, train_error_t *err)
 {
@@ -366,13 +401,16 @@ const struct backend_ops backend_cuda = {
     .event_record = op_event_record,
     .event_wait = op_event_wait,
     .event_sync = op_event_sync,
+    .event_done = op_event_done,
     .gate = op_gate,
     .pin = op_pin,
     .unpin = op_unpin,
     .place = op_place,
     .peer_open = op_peer_open,
     .peer = op_peer,
+    .ident = op_ident,
     .fill = op_fill,
+    .share = &backend_cuda_share,
     .view = &view_cuda,
     .enter = op_enter,
     .leave = op_leave,

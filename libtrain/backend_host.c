@@ -2,6 +2,7 @@
  * backend_host.c - memory of the process; work is done when a call returns */
 #include "backend.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -80,6 +81,14 @@ static train_status_t op_event_sync (void *event, train_error_t *err)
     return TRAIN_OK;
 }
 
+static train_status_t op_event_done (void *event, bool *ret_done,
+                                     train_error_t *err)
+{
+    (void)event, (void)err;
+    *ret_done = true;
+    return TRAIN_OK;
+}
+
 /* Nothing runs later on a stream of the host, so nothing has to wait. */
 static train_status_t op_gate (void *stream, int device,
                                volatile uint32_t *flag, uint32_t value,
@@ -108,6 +117,14 @@ static train_status_t op_place (const void *memory, int *ret_device,
     (void)memory, (void)err;
     *ret_device = -1;
     *ret_pinned = false;
+    return TRAIN_OK;
+}
+
+static train_status_t op_ident (int device, char *text, size_t size,
+                                train_error_t *err)
+{
+    (void)device, (void)err;
+    snprintf (text, size, "host");
     return TRAIN_OK;
 }
 
@@ -155,10 +172,12 @@ const struct backend_ops backend_host = {
     .event_record = op_event,
     .event_wait = op_event,
     .event_sync = op_event_sync,
+    .event_done = op_event_done,
     .gate = op_gate,
     .pin = op_pin,
     .unpin = op_unpin,
     .place = op_place,
+    .ident = op_ident,
     .fill = op_fill,
     .view = &view_host,
     .enter = op_enter,

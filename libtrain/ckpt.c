@@ -15,6 +15,7 @@
 #include "ckpt_dir.h"
 #include "ckpt_meta.h"
 #include "err.h"
+#include "opts.h"
 #include "plan/fsio.h"
 
 /* The tensors of a run: weights, then m and v of each. */
@@ -196,26 +197,41 @@ train_status_t train_ckpt_prepare (const char *dir, train_error_t *err)
     return status;
 }
 
+/* A checkpoint has no words for these yet, and none may be lost. */
+static train_status_t check_plain (const train_decoder_config_t *c,
+                                   train_error_t *err)
+{
+    if (!c->qkv_bias && !c->qk_norm && c->head_dim * c->heads == c->dim
+        && c->rope.kind == TRAIN_ROPE_DEFAULT)
+        return TRAIN_OK;
+    return err_set (err, TRAIN_ENOTSUP,
+                    "checkpoint: models with qkv_bias, qk_norm, a head_dim of "
+                    "their own or scaled rope are not served yet");
+}
+
 train_status_t train_ckpt_save (const char *dir,
                                 const train_ckpt_state_t *state,
                                 train_decoder_t *decoder, train_adamw_t *adamw,
                                 int keep, train_error_t *err)
 {
+    train_ckpt_state_t own;
     char *temp = NULL;
     train_status_t status;
 
-    if (!dir || !*dir || !state || state->size != sizeof (*state) || !decoder
-        || !adamw)
+    if (!dir || !*dir || !state || !decoder || !adamw)
         return err_set (err, TRAIN_EINVAL,
-                        "checkpoint: dir, state, decoder or adamw is missing, "
-                        "or size is not that of train_ckpt_state_t");
+                        "checkpoint: dir, state, decoder or adamw is missing");
+    TRY (opts_read (&own, sizeof (own), state, "checkpoint", err));
+    state = &own;
     if (keep < 1)
         return err_set (err, TRAIN_EINVAL, "checkpoint: keep %d is below 1",
                         keep);
     if (state->step < 0)
         return err_set (err, TRAIN_EINVAL, "checkpoint: step %lld is below 0",
                         (long long)state->step);
-    status = ckpt_dir_begin (dir, state->step, &temp, err);
+    status = check_plain (train_decoder_config (decoder), err);
+    if (status == TRAIN_OK)
+        status = ckpt_dir_begin (dir, state->step, &temp, err);
     if (status == TRAIN_OK)
         status = write_files (temp, state, decoder, adamw, err);
     if (status == TRAIN_OK)
@@ -313,6 +329,9 @@ train_status_t train_ckpt_load (const char *path, train_decoder_t *decoder,
         return err_set (
             err, TRAIN_EINVAL,
             "checkpoint: path, decoder, adamw or ret_state is NULL");
+    if ((status = check_plain (train_decoder_config (decoder), err))
+        != TRAIN_OK)
+        return status;
     if ((status = paths_init (&p, path, err)) == TRAIN_OK)
         status = train_safetensors_open (p.optim, &optim, err);
     if (status == TRAIN_OK)

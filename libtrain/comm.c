@@ -10,7 +10,9 @@
 /* More different calls than this are counted, not listed. */
 #define MAX_LISTED 4
 
-void comm_describe (const struct comm_call *call, char *text, size_t size)
+/* Those that combine what ranks give; false for others. */
+static bool describe_reduction (const struct comm_call *call, char *text,
+                                size_t size)
 {
     static const char *const op[] = {"sum", "average", "minimum", "maximum",
                                      "product"};
@@ -20,23 +22,71 @@ void comm_describe (const struct comm_call *call, char *text, size_t size)
     unsigned long long count = call->count;
 
     switch (call->kind) {
+    case COMM_ALL_REDUCE:
+        snprintf (text, size, "all_reduce (%s of %llu %s)", how, count, dtype);
+        return true;
+    case COMM_ALL_REDUCE_LIST:
+        snprintf (text, size,
+                  "all_reduce_list (%s of %llu %s, sizes with hash %08x)", how,
+                  count, dtype, (unsigned)call->root);
+        return true;
+    case COMM_REDUCE:
+        snprintf (text, size, "reduce (%s of %llu %s to rank %d)", how, count,
+                  dtype, call->root);
+        return true;
+    case COMM_REDUCE_SCATTER:
+        if (call->root)
+            snprintf (text, size,
+                      "reduce_scatter_list (%s of %llu %s each, sizes with "
+                      "hash %08x)",
+                      how, count, dtype, (unsigned)call->root);
+        else
+            snprintf (text, size, "reduce_scatter (%s of %llu %s each)", how,
+                      count, dtype);
+        return true;
+    }
+    return false;
+}
+
+/* Several tensors in one call that combines nothing; false for others. */
+static bool describe_list (const struct comm_call *call, char *text,
+                           size_t size)
+{
+    const char *dtype = train_dtype_name ((train_dtype_t)call->dtype);
+    unsigned long long count = call->count;
+
+    if (call->op == 0)
+        return false;
+    switch (call->kind) {
+    case COMM_BROADCAST:
+        snprintf (text, size,
+                  "broadcast_list (%llu %s from rank %d, sizes with hash %08x)",
+                  count, dtype, call->root, (unsigned)call->op);
+        return true;
+    case COMM_ALL_GATHER:
+        snprintf (text, size,
+                  "all_gather_list (%llu %s each, sizes with hash %08x)", count,
+                  dtype, (unsigned)call->op);
+        return true;
+    }
+    return false;
+}
+
+void comm_describe (const struct comm_call *call, char *text, size_t size)
+{
+    const char *dtype = train_dtype_name ((train_dtype_t)call->dtype);
+    unsigned long long count = call->count;
+
+    if (describe_reduction (call, text, size)
+        || describe_list (call, text, size))
+        return;
+    switch (call->kind) {
     case COMM_BARRIER:
         snprintf (text, size, "barrier");
         return;
     case COMM_BROADCAST:
         snprintf (text, size, "broadcast (%llu %s from rank %d)", count, dtype,
                   call->root);
-        return;
-    case COMM_ALL_REDUCE:
-        snprintf (text, size, "all_reduce (%s of %llu %s)", how, count, dtype);
-        return;
-    case COMM_REDUCE:
-        snprintf (text, size, "reduce (%s of %llu %s to rank %d)", how, count,
-                  dtype, call->root);
-        return;
-    case COMM_REDUCE_SCATTER:
-        snprintf (text, size, "reduce_scatter (%s of %llu %s each)", how, count,
-                  dtype);
         return;
     case COMM_ALL_GATHER:
         snprintf (text, size, "all_gather (%llu %s each)", count, dtype);
@@ -60,6 +110,13 @@ void comm_describe (const struct comm_call *call, char *text, size_t size)
             snprintf (text, size, "gather_object (to every rank)");
         else
             snprintf (text, size, "gather_object (to rank %d)", call->root);
+        return;
+    case COMM_SPLIT:
+        snprintf (text, size, "split");
+        return;
+    case COMM_STEP_END:
+        snprintf (text, size, "step_end (after %d calls, hash %08x%08x)",
+                  call->dtype, (unsigned)call->root, (unsigned)call->op);
         return;
     case COMM_SEND:
         snprintf (text, size, "send (%llu %s from rank %d to rank %d)", count,

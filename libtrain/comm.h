@@ -2,7 +2,8 @@
  * comm.h - what a process group asks of its backend. Inside libtrain only.
  *
  * group.c checks arguments, counts the calls and remembers the first failure;
- * a backend (comm_self, comm_host) moves the data of one call at a time. */
+ * a backend (comm_self, comm_host, comm_nccl, comm_mpi) moves the data of one
+ * call at a time. */
 #ifndef TRAIN_COMM_H
 #define TRAIN_COMM_H
 
@@ -13,6 +14,12 @@
 #include <train/group.h>
 
 struct join;
+
+/* Of a backend that moves memory of a GPU. */
+struct comm_where {
+    int device;   /* -1: one of the GPUs visible, by the local rank */
+    void *stream; /* whose work a call comes after */
+};
 
 enum comm_kind {
     COMM_BARRIER = 1,
@@ -27,7 +34,14 @@ enum comm_kind {
     COMM_SEND = 10,
     COMM_OBJECT = 11,  /* how long an object is that is broadcast */
     COMM_OBJECTS = 12, /* and those that are gathered; root -1: by all */
+    COMM_SPLIT = 13,   /* an all-gather by which a subgroup is made */
+    COMM_ALL_REDUCE_LIST = 14, /* several tensors in a row */
+    COMM_STEP_END = 15,        /* the calls of a step are agreed on: as a
+                                  barrier, without data; dtype = how many,
+                                  root and op = their hash */
+    COMM_BEGIN = 16,           /* no call: a backend begins beside another */
 };
+/* COMM_OBJECT, COMM_OBJECTS and COMM_SPLIT move host memory on every backend. */
 
 /* One call, as its ranks must agree on it: also the fingerprint that they
  * exchange, so it has no padding and is sent as it stands (all nodes of a job
@@ -38,8 +52,10 @@ struct comm_call {
                        each rank has its own; 0 for a barrier */
     int32_t kind;   /* enum comm_kind */
     int32_t dtype;  /* train_dtype_t; 0 for a barrier */
-    int32_t root;   /* where there is one, or the sender; else 0 */
-    int32_t op;     /* train_op_t of a reduction; receiver; else 0 */
+    int32_t root;   /* where there is one, or the sender; of a list that is
+                       reduced a hash of its counts, not 0; else 0 */
+    int32_t op;     /* train_op_t of a reduction; receiver; of another list
+                       the hash; else 0 */
 };
 
 /* comm_describe - "all_reduce (sum of 100 F32)", for messages. */
@@ -59,19 +75,21 @@ typedef bool (*comm_has_f) (const void *arg, int rank);
 void comm_ranks (comm_has_f has, const void *arg, int n, char *text,
                  size_t size);
 
-/* A backend. One thread calls it. */
+/* A backend. One thread at a time calls it, but for abort. */
 struct comm_ops {
     const char *name;
+    bool gpu; /* tensors are on a GPU, not in host memory */
 
     /* init (required) - make the state of one group.
      *   join         who takes part, and a way to exchange addresses; not
      *                needed after the call
      *   name         of the group, lives as long as the state
      *   timeout_ms   of every wait, > 0
+     *   where        in and out: the device is written; of GPUs alone
      * Collective, may block up to the deadline. */
     train_status_t (*init) (struct join *join, const char *name,
-                            int64_t timeout_ms, void **ret_state,
-                            train_error_t *err);
+                            int64_t timeout_ms, struct comm_where *where,
+                            void **ret_state, train_error_t *err);
 
     /* run (required) - one collective, to its end.
      *   call   with seq one higher than the last
@@ -84,6 +102,43 @@ struct comm_ops {
     train_status_t (*run) (void *state, const struct comm_call *call,
                            const void *from, void *to, train_error_t *err);
 
+    /* step (optional) - from now on [follow] may be called.
+     *   learnt   (n) calls that all ranks have agreed on, seq 0; stay until
+     *            the next [step], or fini
+     *   seq      of the call that the first of them will be; those before it
+     *            and after the last are the same calls again, as far as they
+     *            are followed
+     * follow (optional, default: run) - the same as run for a call that is as
+     * the learnt sequence has it: nothing is compared. Who will not follow says
+     * so by [run], on which all who did, or do, fail with TRAIN_EMISMATCH
+     * within a second while they wait, their buffers undefined. */
+    void (*step) (void *state, const struct comm_call *learnt, size_t n,
+                  uint64_t seq);
+    train_status_t (*follow) (void *state, const struct comm_call *call,
+                              const void *from, void *to, train_error_t *err);
+
+    /* run_host (optional, default: run) - the same for host memory: objects,
+     * what a split says, and the barrier.
+     *   follow   as the slot follow does it */
+    train_status_t (*run_host) (void *state, const struct comm_call *call,
+                                const void *from, void *to, bool follow,
+                                train_error_t *err);
+
+    /* run_list (optional, default: run, with all in a row) - an
+     * all-reduce-list in place. */
+    train_status_t (*run_list) (void *state, const struct comm_call *call,
+                                DLTensor *const *list, size_t n, bool follow,
+                                train_error_t *err);
+
+    /* check (optional) - may a call use memory that says to be where this
+     * backend's tensors are? TRAIN_EINVAL. */
+    train_status_t (*check) (void *state, const void *memory,
+                             train_error_t *err);
+
+    /* abort (optional) - end a run that is under way, by TRAIN_EABORTED; from
+     * another thread, once. Only fini is legal then. */
+    void (*abort) (void *state);
+
     /* fini (required) - leave and free; takes what init made, after errors
      * too. Does not wait for others. */
     void (*fini) (void *state);
@@ -91,5 +146,7 @@ struct comm_ops {
 
 extern const struct comm_ops comm_self;
 extern const struct comm_ops comm_host;
+extern const struct comm_ops comm_nccl;
+extern const struct comm_ops comm_mpi;
 
 #endif

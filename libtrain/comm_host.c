@@ -15,36 +15,12 @@
 #include "host_watch.h"
 #include "sock.h"
 
-static uint64_t load (const _Atomic uint64_t *counter)
-{
-    return atomic_load_explicit (counter, memory_order_acquire);
-}
-
-static void publish (struct host *host, _Atomic uint64_t *counter,
-                     uint64_t value)
-{
-    atomic_store_explicit (counter, value, memory_order_release);
-    seg_signal (&host->seg);
-}
-
 static struct seg_rank *me (struct host *host)
 {
     return &host->seg.ranks[host->local_rank];
 }
 
-static size_t chunk_bytes (const struct host_run *run, uint64_t k)
-{
-    return host_chunk_elems (run, k) * run->elem_bytes;
-}
-
-static void *res_slot (struct host *host, uint64_t chunk)
-{
-    return seg_slot (&host->seg, host->seg.res, 0, chunk);
-}
-
-/* Has the slot of the result ring that chunk [k] of this call takes been left
- * by the ranks of this node, and by the leader? */
-static bool res_is_free (const struct host *host, uint64_t k)
+bool host_res_is_free (const struct host *host, uint64_t k)
 {
     uint64_t chunk = host->run.base + k;
 
@@ -52,10 +28,10 @@ static bool res_is_free (const struct host *host, uint64_t k)
         return true;
     chunk -= HOST_DEPTH;
     for (int i = 0; i < host->local_size; i++) {
-        if (load (&host->seg.ranks[i].out_done) <= chunk)
+        if (host_load (&host->seg.ranks[i].out_done) <= chunk)
             return false;
     }
-    return !host->peers || load (&host->seg.head->res_sent) > chunk;
+    return !host->peers || host_load (&host->seg.head->res_sent) > chunk;
 }
 
 /* The same question for the root, which may not be the leader. */
@@ -63,9 +39,9 @@ static bool root_may_write (const struct host *host, uint64_t k)
 {
     uint64_t chunk = host->run.base + k;
 
-    return res_is_free (host, k)
+    return host_res_is_free (host, k)
            && (host->nodes == 1 || chunk < HOST_DEPTH
-               || load (&host->seg.head->res_sent) > chunk - HOST_DEPTH);
+               || host_load (&host->seg.head->res_sent) > chunk - HOST_DEPTH);
 }
 
 static bool give_chunk (struct host *host)
@@ -77,9 +53,10 @@ static bool give_chunk (struct host *host)
         return false;
     memcpy (
         seg_slot (&host->seg, host->seg.in, host->local_rank, run->base + k),
-        run->from + k * run->elems * run->elem_bytes, chunk_bytes (run, k));
+        run->from + k * run->elems * run->elem_bytes,
+        host_chunk_bytes (run, k));
     run->in++;
-    publish (host, &me (host)->in_done, run->base + run->in);
+    host_publish (host, &me (host)->in_done, run->base + run->in);
     return true;
 }
 
@@ -89,21 +66,10 @@ static bool run_has_given (const struct host *host,
     int first = host->local_of[stretch->first];
 
     for (int i = first; i < first + stretch->count; i++) {
-        if (load (&host->seg.ranks[i].in_done) <= chunk)
+        if (host_load (&host->seg.ranks[i].in_done) <= chunk)
             return false;
     }
     return true;
-}
-
-/* This rank's share of a chunk: whole cache lines of every type. */
-static void share (const struct host *host, size_t elems, size_t *from,
-                   size_t *to)
-{
-    size_t n = (size_t)host->local_size, i = (size_t)host->local_rank;
-    size_t part = ((elems + n - 1) / n + 63) / 64 * 64;
-
-    *from = i * part < elems ? i * part : elems;
-    *to = (i + 1) * part < elems ? (i + 1) * part : elems;
 }
 
 static void reduce_share (struct host *host, int hop, uint64_t k)
@@ -118,7 +84,7 @@ static void reduce_share (struct host *host, int hop, uint64_t k)
         .op = (train_op_t)run->call.op,
         .size = host->size,
         .acc = seg_slot (seg, seg->acc, hop, chunk),
-        .out = last ? res_slot (host, chunk) : NULL,
+        .out = last ? host_res_slot (host, chunk) : NULL,
         .in = host->in_ptr,
         .n_in = stretch->count,
         .first = host->hop_run[hop] == 0,
@@ -128,7 +94,7 @@ static void reduce_share (struct host *host, int hop, uint64_t k)
     for (int i = 0; i < stretch->count; i++)
         host->in_ptr[i] =
             seg_slot (seg, seg->in, host->local_of[stretch->first + i], chunk);
-    share (host, host_chunk_elems (run, k), &from, &to);
+    plan_share (host, host_chunk_elems (run, k), &from, &to);
     reduce_run (&step, from, to);
 }
 
@@ -141,12 +107,13 @@ static bool reduce_hop (struct host *host, int hop)
 
     if (k >= run->n
         || !run_has_given (host, &host->runs[host->hop_run[hop]], chunk)
-        || (!first && load (&seg->acc_ready[hop]) <= chunk))
+        || (!first && host_load (&seg->acc_ready[hop]) <= chunk))
         return false;
     reduce_share (host, hop, k);
     run->part[hop]++;
-    publish (host, &seg->part_done[hop * host->local_size + host->local_rank],
-             chunk + 1);
+    host_publish (host,
+                  &seg->part_done[hop * host->local_size + host->local_rank],
+                  chunk + 1);
     return true;
 }
 
@@ -155,7 +122,7 @@ static bool parts_are_done (const struct host *host, int hop, uint64_t chunk)
     const _Atomic uint64_t *done = &host->seg.part_done[hop * host->local_size];
 
     for (int i = 0; i < host->local_size; i++) {
-        if (load (&done[i]) <= chunk)
+        if (host_load (&done[i]) <= chunk)
             return false;
     }
     return true;
@@ -167,7 +134,7 @@ bool host_is_here (const struct host *host, uint64_t k)
 
     if (plan_reduces (run) && plan_source (host, k) == host->node)
         return parts_are_done (host, host->hops - 1, run->base + k);
-    return load (&host->seg.head->res_ready) > run->base + k;
+    return host_load (&host->seg.head->res_ready) > run->base + k;
 }
 
 static bool take_chunk (struct host *host)
@@ -180,9 +147,9 @@ static bool take_chunk (struct host *host)
     if (k >= run->n || !host_is_here (host, k))
         return false;
     if ((to = plan_to (host, k, &skip, &bytes)))
-        memcpy (to, (char *)res_slot (host, run->base + k) + skip, bytes);
+        memcpy (to, (char *)host_res_slot (host, run->base + k) + skip, bytes);
     run->out++;
-    publish (host, &me (host)->out_done, run->base + run->out);
+    host_publish (host, &me (host)->out_done, run->base + run->out);
     return true;
 }
 
@@ -198,29 +165,32 @@ static bool root_chunk (struct host *host)
     if (!root_may_write (host, k))
         return false;
     from = plan_from (host, k);
-    memcpy (res_slot (host, run->base + k), from, chunk_bytes (run, k));
+    memcpy (host_res_slot (host, run->base + k), from,
+            host_chunk_bytes (run, k));
     if ((to = plan_to (host, k, &skip, &bytes)) && to != from)
         memcpy (to, from, bytes);
     run->in = ++run->out;
     atomic_store (&me (host)->out_done, run->base + run->out);
-    publish (host, &host->seg.head->res_ready, run->base + run->out);
+    host_publish (host, &host->seg.head->res_ready, run->base + run->out);
     return true;
 }
 
-/* Leader: calls of this node's ranks that other leaders have not seen. */
+/* Leader: calls of this node's ranks that other leaders have not seen. One
+ * that will not follow a learnt step may be ahead of us. */
 static bool pass_calls (struct host *host)
 {
     struct host_run *run = &host->run;
-    struct seg_call *calls = host->seg.calls[run->call.seq & 1];
+    struct seg_call *calls = host_calls (host);
     bool moved = false;
 
     for (int i = 0; i < host->local_size; i++) {
         struct seg_call *c = &calls[host->local[i]];
         struct frame f = {.type = FRAME_CALL,
                           .len = sizeof (c->call),
+                          .hop = host->agreed & 1,
                           .a = (uint64_t)host->local[i]};
 
-        if (run->passed[i] || load (&c->seq) != run->call.seq)
+        if (run->passed[i] || host_load (&c->seq) <= host->agreed_seq)
             continue;
         run->passed[i] = moved = true;
         for (int n = 0; n < host->nodes; n++)
@@ -258,13 +228,13 @@ static bool pass_result (struct host *host)
     if (k >= run->n || !host_is_here (host, k))
         return false;
     source = plan_source (host, k);
-    f.len = (uint32_t)chunk_bytes (run, k);
+    f.len = (uint32_t)host_chunk_bytes (run, k);
     if (host->node > 0 && host->node <= source)
         net_put (&host->peers[host->node - 1], host, f,
-                 res_slot (host, run->base + k));
+                 host_res_slot (host, run->base + k));
     if (host->node < host->nodes - 1 && host->node >= source)
         net_put (&host->peers[host->node + 1], host, f,
-                 res_slot (host, run->base + k));
+                 host_res_slot (host, run->base + k));
     run->res_queued++;
     return true;
 }
@@ -274,9 +244,9 @@ static bool note_sent (struct host *host)
     uint64_t sent =
         net_results_sent (host, host->run.base + host->run.res_queued);
 
-    if (load (&host->seg.head->res_sent) == sent)
+    if (host_load (&host->seg.head->res_sent) == sent)
         return false;
-    publish (host, &host->seg.head->res_sent, sent);
+    host_publish (host, &host->seg.head->res_sent, sent);
     return true;
 }
 
@@ -292,91 +262,13 @@ static bool lead (struct host *host)
     return moved;
 }
 
-static bool is_run_of (const struct host *host, uint32_t run, int *ret_hop)
-{
-    for (int h = 0; h < host->hops; h++) {
-        if (host->hop_run[h] == (int)run) {
-            *ret_hop = h;
-            return true;
-        }
-    }
-    return false;
-}
-
-bool host_place (struct host *host, int node, const struct frame *f,
-                 char **ret_to)
-{
-    struct host_run *run = &host->run;
-    uint64_t k = f->a - run->base;
-    int hop, from = node, source;
-
-    if (f->a < run->base || k >= run->n)
-        return false;
-    if (f->type == FRAME_ACC) {
-        if (!plan_reduces (run) || !is_run_of (host, f->hop, &hop)
-            || f->hop == 0 || host->runs[f->hop - 1].node != from
-            || k != run->acc_got[hop]
-            || f->len != host_chunk_elems (run, k) * run->acc_bytes)
-            return false;
-        *ret_to = seg_slot (&host->seg, host->seg.acc, hop, f->a);
-        return true;
-    }
-    source = plan_source (host, k);
-    if (f->type != FRAME_RES || load (&host->seg.head->res_ready) > f->a
-        || f->len != chunk_bytes (run, k)
-        || from != host->node + (source > host->node ? 1 : -1)
-        || source == host->node)
-        return false;
-    /* the one before may come from the other side, or from this node */
-    *ret_to = res_is_free (host, k) && (k == 0 || host_is_here (host, k - 1))
-                  ? res_slot (host, f->a)
-                  : NULL;
-    return true;
-}
-
-/* A call may be one ahead: its rank has ended the call that we are in. */
-static bool call_arrived (struct host *host, int node, const struct frame *f,
-                          const char *data)
-{
-    struct comm_call call;
-    struct seg_call *c;
-
-    if (f->len != sizeof (call) || f->a >= (uint64_t)host->size
-        || host->node_of[f->a] != node)
-        return false;
-    memcpy (&call, data, sizeof (call));
-    if (call.seq != host->run.call.seq && call.seq != host->run.call.seq + 1)
-        return false;
-    c = &host->seg.calls[call.seq & 1][f->a];
-    c->call = call;
-    publish (host, &c->seq, call.seq);
-    return true;
-}
-
-bool host_arrived (struct host *host, int node, const struct frame *f,
-                   const char *data)
-{
-    struct host_run *run = &host->run;
-    int hop;
-
-    if (f->type == FRAME_CALL)
-        return call_arrived (host, node, f, data);
-    if (f->type == FRAME_ACC && is_run_of (host, f->hop, &hop)) {
-        run->acc_got[hop]++;
-        publish (host, &host->seg.acc_ready[hop], f->a + 1);
-        return true;
-    }
-    publish (host, &host->seg.head->res_ready, f->a + 1);
-    return true;
-}
-
 /* What the loop waits for. */
 static bool calls_are_there (const struct host *host)
 {
-    const struct seg_call *calls = host->seg.calls[host->run.call.seq & 1];
+    const struct seg_call *calls = host_calls (host);
 
     for (int r = 0; r < host->size; r++) {
-        if (load (&calls[r].seq) != host->run.call.seq)
+        if (host_load (&calls[r].seq) != host->run.call.seq)
             return false;
     }
     for (int i = 0; host->peers && i < host->local_size; i++) {
@@ -400,7 +292,7 @@ static bool data_is_done (const struct host *host)
     }
     return !host->peers
            || (run->res_queued == run->n && net_idle (host)
-               && load (&host->seg.head->res_sent) == run->base + run->n);
+               && host_load (&host->seg.head->res_sent) == run->base + run->n);
 }
 
 static bool move_nothing (struct host *host)
@@ -436,22 +328,29 @@ static train_status_t drive (struct host *host, bool (*move) (struct host *),
     struct seg *seg = &host->seg;
     train_status_t status;
 
-    host->run.moved_ms = clock_ms ();
-    for (;;) {
+    watch_beat (host, host->run.moved_ms = clock_ms ());
+    for (bool spun = !host->spins;;) {
         uint32_t event = atomic_load (&seg->head->event);
         bool moved = move (host);
 
         if (host->peers)
             moved |= lead (host);
+        step_watch (host);
         status = seg_failure (seg, host->run.call.seq, err);
         if (status != TRAIN_OK)
             return status;
         if (done (host))
             return TRAIN_OK;
+        if (atomic_load (&host->aborted))
+            return err_set (err, TRAIN_EABORTED,
+                            "group '%s' was destroyed during its call %llu",
+                            host->name, (unsigned long long)host->run.call.seq);
         if (moved) {
-            host->run.moved_ms = clock_ms ();
+            watch_beat (host, host->run.moved_ms = clock_ms ());
             continue;
         }
+        if (!spun && !(spun = !seg_spin (seg, event)))
+            continue;
         if (!watch_is_sound (host, phase))
             return seg_failure (seg, UINT64_MAX, err);
         if (host->peers)
@@ -478,21 +377,18 @@ static void begin (struct host *host, const struct comm_call *call,
     memset (run->part, 0, hops * sizeof (*run->part));
     memset (run->acc_sent, 0, hops * sizeof (*run->acc_sent));
     memset (run->acc_got, 0, hops * sizeof (*run->acc_got));
-    memset (run->passed, 0, (size_t)host->local_size * sizeof (*run->passed));
+    run->follows = false;
 }
 
 static void say_call (struct host *host)
 {
-    struct seg_call *c = &host->seg.calls[host->run.call.seq & 1][host->rank];
-
-    c->call = host->run.call;
-    publish (host, &c->seq, host->run.call.seq);
+    host_say (host, &host_calls (host)[host->rank], &host->run.call);
 }
 
 /* All calls, in rank order, as comm_compare wants them. */
 static train_status_t compare (struct host *host, train_error_t *err)
 {
-    const struct seg_call *calls = host->seg.calls[host->run.call.seq & 1];
+    const struct seg_call *calls = host_calls (host);
     int n = host->size;
 
     for (int r = 0; r < n; r++) {
@@ -500,7 +396,26 @@ static train_status_t compare (struct host *host, train_error_t *err)
             != 0)
             return watch_mismatch (host, calls, err);
     }
+    step_agreed (host);
     return TRAIN_OK;
+}
+
+static train_status_t move_data (struct host *host, train_error_t *err)
+{
+    return drive (host, plan_reduces (&host->run) ? move_reduce : move_spread,
+                  data_is_done, WATCH_DATA, err);
+}
+
+/* What is left to do when a call has ended, well or not. */
+static train_status_t finish (struct host *host, train_status_t status)
+{
+    if (status == TRAIN_OK) {
+        host->chunks += host->run.n;
+        atomic_store (&me (host)->done_seq, host->run.call.seq);
+    } else if (host->peers && status != TRAIN_EABORTED) {
+        net_tell_failure (host);
+    }
+    return status;
 }
 
 train_status_t host_run_call (void *state, const struct comm_call *call,
@@ -510,20 +425,52 @@ train_status_t host_run_call (void *state, const struct comm_call *call,
     train_status_t status;
 
     begin (host, call, from, to);
+    watch_beat (host, clock_ms ()); /* before others can see the call */
     say_call (host);
     status = drive (host, move_nothing, calls_are_there, WATCH_CALLS, err);
     if (status == TRAIN_OK)
         status = compare (host, err);
     if (status == TRAIN_OK && host->run.n > 0)
-        status =
-            drive (host, plan_reduces (&host->run) ? move_reduce : move_spread,
-                   data_is_done, WATCH_DATA, err);
-    if (status != TRAIN_OK) {
-        if (host->peers)
-            net_tell_failure (host);
-        return status;
-    }
-    host->chunks += host->run.n;
-    atomic_store (&me (host)->done_seq, call->seq);
-    return TRAIN_OK;
+        status = move_data (host, err);
+    return finish (host, status);
+}
+
+train_status_t host_follow (void *state, const struct comm_call *call,
+                            const void *from, void *to, train_error_t *err)
+{
+    struct host *host = state;
+    train_status_t status;
+
+    begin (host, call, from, to);
+    host->run.follows = true;
+    step_watch (host); /* before data is touched, if it can be */
+    status = seg_failure (&host->seg, call->seq, err);
+    if (status == TRAIN_OK)
+        status = move_data (host, err);
+    return finish (host, status);
+}
+
+train_status_t host_agree (void *state, const struct comm_call *call,
+                           bool follow, train_error_t *err)
+{
+    struct host *host = state;
+    train_status_t status;
+
+    begin (host, call, NULL, NULL);
+    host->run.n = 0;
+    host->run.follows = follow;
+    watch_beat (host, clock_ms ());
+    if (!follow)
+        say_call (host);
+    else if (host->peers)
+        net_move (host); /* what a rank that departs has said */
+    step_watch (host);
+    status =
+        follow ? seg_failure (&host->seg, call->seq, err)
+               : drive (host, move_nothing, calls_are_there, WATCH_CALLS, err);
+    if (status == TRAIN_OK && !follow)
+        status = compare (host, err);
+    if (status != TRAIN_OK && host->peers)
+        net_tell_failure (host);
+    return status;
 }

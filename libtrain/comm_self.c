@@ -11,10 +11,10 @@
 #include "join.h"
 
 static train_status_t op_init (struct join *join, const char *name,
-                               int64_t timeout_ms, void **ret_state,
-                               train_error_t *err)
+                               int64_t timeout_ms, struct comm_where *where,
+                               void **ret_state, train_error_t *err)
 {
-    (void)timeout_ms;
+    (void)timeout_ms, (void)where;
     if (join->size != 1)
         return err_set (err, TRAIN_EINVAL,
                         "group '%s': backend self serves one rank, this job "

@@ -2,6 +2,8 @@
  * copier.c - what copies need, made once: ring, streams, thread, trace */
 #include "copy_impl.h"
 
+#include <train/trace.h>
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -10,6 +12,8 @@
 #include <unistd.h>
 
 #include "err.h"
+#include "opts.h"
+#include "probe.h"
 
 #define DEFAULT_RING  ((size_t)64 << 20)
 #define DEFAULT_CHUNK ((size_t)4 << 20)
@@ -63,27 +67,25 @@ int64_t copy_now_us (void)
 
 void copy_trace (struct train_copy *job, int64_t begin_us, int64_t end_us)
 {
-    static const char *const way[] = {"local", "peer", "staged"};
+    static const char *const way[] = {"copy local", "copy peer", "copy staged"};
     const train_copy_report_t *r = &job->report;
 
     if (!job->copier->trace)
         return;
-    /* The end of the list is written each time and written over by the next,
-     * so that a file left by a crash can be read. */
+    /* A list without its end, which readers of the format take too: what a
+     * crash leaves is whole up to the last copy. */
     fprintf (job->copier->trace,
-             "%s{\"name\":\"copy %s\",\"cat\":\"copy\",\"ph\":\"X\","
+             "%s{\"name\":\"%s\",\"cat\":\"copy\",\"ph\":\"X\","
              "\"ts\":%lld,\"dur\":%lld,\"pid\":%d,\"tid\":%d,\"args\":{"
              "\"src\":%d,\"dst\":%d,\"bytes\":%llu,\"chunks\":%llu,"
              "\"verified\":%s,\"repeated\":%d,\"status\":\"%s\"}}",
-             ftell (job->copier->trace) > 2 ? ",\n" : "", way[r->path],
-             (long long)begin_us, (long long)(end_us - begin_us),
-             (int)getpid (), job->dst.device, job->src.device, job->dst.device,
-             (unsigned long long)r->bytes, (unsigned long long)r->chunks,
-             r->verified ? "true" : "false", r->repeated,
-             train_status_name (job->status));
-    fputs ("\n]\n", job->copier->trace);
+             ftell (job->copier->trace) > 2 ? ",\n" : "",
+             job->run ? "load" : way[r->path], (long long)begin_us,
+             (long long)(end_us - begin_us), (int)getpid (), job->dst.device,
+             job->src.device, job->dst.device, (unsigned long long)r->bytes,
+             (unsigned long long)r->chunks, r->verified ? "true" : "false",
+             r->repeated, train_status_name (job->status));
     fflush (job->copier->trace);
-    fseek (job->copier->trace, -3, SEEK_CUR);
 }
 
 train_status_t copier_meet (train_copier_t *copier, int device,
@@ -224,6 +226,43 @@ static train_status_t set_sizes (train_copier_t *c,
     return TRAIN_OK;
 }
 
+/* What a probe found of the pairs; those that it trusts are opened when they
+ * are needed. */
+static train_status_t ask_probe (train_copier_t *c, const char *program,
+                                 train_error_t *err)
+{
+    int n = c->n_gpus;
+    struct probe_pair *pair;
+    train_error_t why = {0};
+    char text[512];
+
+    if (n < 2 || c->transfer != TRANSFER_AUTO || (program && !program[0]))
+        return TRAIN_OK;
+    if (!(pair = calloc ((size_t)n * (size_t)n, sizeof (*pair))))
+        return err_set (err, TRAIN_ENOMEM, "no memory for a copier");
+    if (probe_load (c->gpu, n, program, NULL, pair, text, sizeof (text), &why)
+        != TRAIN_OK)
+        copier_log (c,
+                    "peer copies are not tried: %s; copies between GPUs go "
+                    "through the host",
+                    why.text);
+    if (text[0])
+        copier_log (c, "%s", text);
+    for (int i = 0; i < n * n; i++) {
+        unsigned char *state = &c->pair[i / n][i % n];
+
+        if (pair[i].verdict == PROBE_WRONG)
+            *state = PAIR_BAD;
+        else if (pair[i].verdict != PROBE_GOOD)
+            *state = PAIR_NONE;
+        probe_text (&pair[i], i / n, i % n, text, sizeof (text));
+        if (pair[i].verdict == PROBE_WRONG || pair[i].verdict == PROBE_SLOW)
+            copier_log (c, "%s", text);
+    }
+    free (pair);
+    return TRAIN_OK;
+}
+
 static void *work (void *arg);
 
 static train_status_t build (train_copier_t *c, const train_copier_options_t *o,
@@ -240,6 +279,7 @@ static train_status_t build (train_copier_t *c, const train_copier_options_t *o,
         TRY (c->gpu->probe (&c->n_gpus, err));
     if (c->n_gpus > COPY_GPUS)
         c->n_gpus = COPY_GPUS;
+    TRY (ask_probe (c, o->probe, err));
     TRY (make_ring (c, ring, err));
     TRY (make_table (c, err));
     if (o->trace && !(c->trace = fopen (o->trace, "we")))
@@ -247,6 +287,7 @@ static train_status_t build (train_copier_t *c, const train_copier_options_t *o,
                         strerror (errno));
     if (c->trace)
         fputs ("[\n", c->trace);
+    TRY (train_trace_open (NULL, 0, 0, err));
     rc = pthread_create (&c->thread, NULL, work, c);
     if (rc != 0)
         return err_set (err, TRAIN_ENOMEM, "no thread for copies: %s",
@@ -257,8 +298,7 @@ static train_status_t build (train_copier_t *c, const train_copier_options_t *o,
 static void unmake (train_copier_t *c)
 {
     if (c->trace) {
-        if (ftell (c->trace) <= 2)
-            fputs ("]\n", c->trace);
+        fputs ("\n]\n", c->trace);
         fclose (c->trace);
     }
     for (int i = 0; i < c->n_gpus; i++)
@@ -279,14 +319,14 @@ train_status_t copier_create_with (const struct backend_ops *gpu,
                                    train_copier_t **ret_copier,
                                    train_error_t *err)
 {
-    train_copier_options_t all = {.size = sizeof (all)};
+    train_copier_options_t all;
     pthread_condattr_t attr;
     train_copier_t *c;
     train_status_t status;
 
-    if (!ret_copier || (opts && opts->size != sizeof (*opts)))
-        return err_set (err, TRAIN_EINVAL,
-                        "copier: no place for it, or options of another size");
+    if (!ret_copier)
+        return err_set (err, TRAIN_EINVAL, "copier: no place for it");
+    TRY (opts_read (&all, sizeof (all), opts, "copier", err));
     c = calloc (1, sizeof (*c));
     if (!c)
         return err_set (err, TRAIN_ENOMEM, "no memory for a copier");
@@ -300,7 +340,7 @@ train_status_t copier_create_with (const struct backend_ops *gpu,
     pthread_condattr_setclock (&attr, CLOCK_MONOTONIC);
     pthread_cond_init (&c->changed, &attr);
     pthread_condattr_destroy (&attr);
-    status = build (c, opts ? opts : &all, err);
+    status = build (c, &all, err);
     if (status == TRAIN_OK)
         *ret_copier = c;
     else
@@ -313,11 +353,11 @@ train_status_t train_copier_create (const train_copier_options_t *opts,
                                     train_error_t *err)
 {
     const struct backend_ops *gpu = NULL;
+    train_copier_options_t all;
 
-    if (opts && opts->size != sizeof (*opts))
-        return err_set (err, TRAIN_EINVAL, "copier: options of another size");
-    TRY (backend_find (opts ? opts->device : NULL, &gpu, err));
-    return copier_create_with (gpu, opts, ret_copier, err);
+    TRY (opts_read (&all, sizeof (all), opts, "copier", err));
+    TRY (backend_find (all.device, &gpu, err));
+    return copier_create_with (gpu, &all, ret_copier, err);
 }
 
 void train_copier_destroy (train_copier_t *copier)

@@ -2,11 +2,14 @@
  * copy.c - the calls: what they refuse, the queue, waiting */
 #include "copy_impl.h"
 
+#include <train/trace.h>
+
 #include <errno.h>
 #include <string.h>
 #include <time.h>
 
 #include "err.h"
+#include "opts.h"
 
 static int elem_of (train_dtype_t dtype)
 {
@@ -16,10 +19,9 @@ static int elem_of (train_dtype_t dtype)
                                  : KERN_RAW;
 }
 
-/* A view in the type of memory, shape and strides copied. */
-static train_status_t view_of (const DLTensor *t, const char *what,
-                               struct kern_view *v, train_dtype_t *ret_dtype,
-                               train_error_t *err)
+train_status_t copy_view (const DLTensor *t, const char *what,
+                          struct kern_view *v, train_dtype_t *ret_dtype,
+                          train_error_t *err)
 {
     uint64_t n = 1;
 
@@ -69,12 +71,8 @@ static void extent (const struct kern_view *v, uintptr_t *ret_low,
     *ret_high = (uintptr_t)v->data + (uintptr_t)((high + 1) * v->in_size);
 }
 
-static train_status_t check_places (const struct kern_view *dst,
-                                    const struct kern_view *src,
-                                    train_error_t *err)
+train_status_t copy_own_places (const struct kern_view *dst, train_error_t *err)
 {
-    uintptr_t d0, d1, s0, s1;
-
     for (int i = 0; i < dst->ndim && !dst->compact; i++) {
         if (dst->strides[i] == 0 && dst->shape[i] > 1)
             return err_set (err, TRAIN_EINVAL,
@@ -82,6 +80,16 @@ static train_status_t check_places (const struct kern_view *dst,
                             "(stride 0 of dimension %d)",
                             i);
     }
+    return TRAIN_OK;
+}
+
+static train_status_t check_places (const struct kern_view *dst,
+                                    const struct kern_view *src,
+                                    train_error_t *err)
+{
+    uintptr_t d0, d1, s0, s1;
+
+    TRY (copy_own_places (dst, err));
     extent (dst, &d0, &d1);
     extent (src, &s0, &s1);
     if (dst->n > 0 && d0 < s1 && s0 < d1)
@@ -136,8 +144,8 @@ static train_status_t set_sides (struct train_copy *job, const DLTensor *dst,
     struct kern_view *dv = &job->dst.view, *sv = &job->src.view;
     train_dtype_t to, from;
 
-    TRY (view_of (dst, "the destination", dv, &to, err));
-    TRY (view_of (src, "the source", sv, &from, err));
+    TRY (copy_view (dst, "the destination", dv, &to, err));
+    TRY (copy_view (src, "the source", sv, &from, err));
     if (dv->ndim != sv->ndim
         || memcmp (dv->shape, sv->shape, sizeof (dv->shape)) != 0)
         return err_set (err, TRAIN_EINVAL, "copy: the shapes differ");
@@ -164,10 +172,8 @@ train_status_t copy_options (struct train_copy *job,
                              const train_copy_options_t *opts,
                              train_error_t *err)
 {
-    train_verify_t verify = opts ? opts->verify : TRAIN_VERIFY_DEFAULT;
+    train_verify_t verify = opts->verify;
 
-    if (opts && opts->size != sizeof (*opts))
-        return err_set (err, TRAIN_EINVAL, "copy: options of another size");
     if (verify < TRAIN_VERIFY_DEFAULT || verify > TRAIN_VERIFY_FULL)
         return err_set (err, TRAIN_EINVAL, "copy: verify %d", (int)verify);
     if (verify == TRAIN_VERIFY_DEFAULT)
@@ -212,6 +218,7 @@ struct train_copy *copy_take (train_copier_t *c, train_error_t *err)
         memset (&job->dst, 0, sizeof (job->dst));
         memset (&job->src, 0, sizeof (job->src));
         job->table = -1;
+        job->run = NULL;
         job->n_pieces = 0;
         job->bytes = 0;
         job->elem = KERN_RAW;
@@ -232,17 +239,54 @@ static void release (struct train_copy *job)
     job->state = JOB_FREE;
 }
 
+/* On the row of each end, so that what a device sends and what it receives at
+ * one time is seen. */
+static void copy_span (const struct train_copy *job, const train_span_t *span)
+{
+    static const char *const way[] = {"copy local", "copy peer", "copy staged"};
+    const train_copy_report_t *r = &job->report;
+    const train_trace_arg_t args[] = {
+        {"src", job->src.device},     {"dst", job->dst.device},
+        {"bytes", (int64_t)r->bytes}, {"chunks", (int64_t)r->chunks},
+        {"verified", r->verified},    {"repeated", r->repeated},
+        {"status", job->status},
+    };
+    train_span_t s = *span;
+    char row[32];
+
+    if (!s.begin_us && !s.nvtx)
+        return;
+    s.name = job->run ? "load" : way[r->path];
+    for (int out = 0; out < 2; out++) {
+        int device = out ? job->src.device : job->dst.device;
+
+        if (device < 0)
+            snprintf (row, sizeof (row), "host %s", out ? "out" : "in");
+        else
+            snprintf (row, sizeof (row), "gpu %d %s", device,
+                      out ? "out" : "in");
+        train_trace_end (&s, row, args, sizeof (args) / sizeof (*args));
+        s.nvtx = 0;
+    }
+}
+
 static void run_unlocked (train_copier_t *c, struct train_copy *job)
 {
+    train_span_t span;
     int64_t begin;
 
     c->busy = true;
     pthread_mutex_unlock (&c->lock);
+    span = train_trace_begin ("copy", "copy");
     begin = copy_now_us ();
-    job->status = job->bytes > 0 ? copy_run (job, &job->err) : TRAIN_OK;
+    if (job->run)
+        job->status = job->run (job, &job->err);
+    else
+        job->status = job->bytes > 0 ? copy_run (job, &job->err) : TRAIN_OK;
     if (job->status == TRAIN_OK)
         job->status = job->gated;
     copy_trace (job, begin, copy_now_us ());
+    copy_span (job, &span);
     __atomic_store_n (copier_gate (c, job->index), job->gate, __ATOMIC_RELEASE);
     pthread_mutex_lock (&c->lock);
     c->busy = false;
@@ -292,12 +336,14 @@ static train_status_t start (train_copier_t *c, DLTensor *dst,
 {
     struct train_copy *job = copy_take (c, err);
     train_dtype_t dtype = TRAIN_U8;
+    train_copy_options_t o;
 
     if (!job)
         return TRAIN_ESTATE;
     TRY (set_sides (job, dst, src, err));
-    TRY (copy_options (job, opts, err));
-    if (opts && opts->count_nonfinite
+    TRY (opts_read (&o, sizeof (o), opts, "copy", err));
+    TRY (copy_options (job, &o, err));
+    if (o.count_nonfinite
         && train_dtype_of (dst->dtype, &dtype, NULL) == TRAIN_OK)
         job->elem = elem_of (dtype);
     TRY (copy_submit (job, dst_stream, src_stream, here, err));

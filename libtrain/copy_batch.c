@@ -4,6 +4,7 @@
 #include "copy_impl.h"
 
 #include "err.h"
+#include "opts.h"
 
 #define ALIGN 16 /* of a piece on the wire, so that 16 bytes go at a time */
 
@@ -92,6 +93,8 @@ static train_status_t fill_job (struct train_copy *job, DLTensor *const *dst,
                                 const train_copy_options_t *opts,
                                 train_error_t *err)
 {
+    train_copy_options_t o;
+
     for (size_t i = 0; i < n; i++) {
         TRY (check_pair (dst[i], src[i], i, err));
         TRY (check_device (dst[i], dst[0], i, err));
@@ -103,10 +106,11 @@ static train_status_t fill_job (struct train_copy *job, DLTensor *const *dst,
     job->dst.pieces = copier_pieces (job->copier, job->table, true);
     job->src.pieces = copier_pieces (job->copier, job->table, false);
     job->dst.view.wire_size = job->src.view.wire_size = 1;
-    if (opts && opts->size == sizeof (*opts) && opts->count_nonfinite)
+    TRY (opts_read (&o, sizeof (o), opts, "copy", err));
+    if (o.count_nonfinite)
         return err_set (err, TRAIN_ENOTSUP,
                         "copy: NaN are not counted in a batch");
-    return copy_options (job, opts, err);
+    return copy_options (job, &o, err);
 }
 
 train_status_t train_copy_batch_start (

@@ -9,6 +9,7 @@
 #include <train/copy.h>
 
 #include "backend.h"
+#include "err.h"
 
 #define COPY_JOBS   64 /* under way at once */
 #define COPY_SLOTS  64 /* of the ring, at most */
@@ -20,14 +21,6 @@
 #define COPY_SAMPLE 16
 /* Sums of a device: source's, destination's, then NaN and Inf. */
 #define COPY_N_SUMS (2 * COPY_SUMS + 2)
-
-/* TRY - leave the function with any status but TRAIN_OK. */
-#define TRY(expression)                                                        \
-    do {                                                                       \
-        train_status_t try_ = (expression);                                    \
-        if (try_ != TRAIN_OK)                                                  \
-            return try_;                                                       \
-    } while (0)
 
 enum pair_state {
     PAIR_NEW = 0, /* not opened yet */
@@ -69,6 +62,10 @@ struct train_copy {
     enum job_state state;
     int index; /* in copier->job */
     int table; /* of a batch; -1 else */
+    /* Instead of copy_run: what the ring is lent to; writes the report, and
+     * frees [run_arg]. Called once. */
+    train_status_t (*run) (struct train_copy *job, train_error_t *err);
+    void *run_arg;
     struct side dst, src;
     size_t n_pieces;
     uint64_t bytes;       /* of the wire */
@@ -118,6 +115,14 @@ train_status_t copier_create_with (const struct backend_ops *gpu,
                                    train_copier_t **ret_copier,
                                    train_error_t *err);
 
+/* copy_view - a view in the type of memory, shape and strides copied.
+ * copy_own_places - no two elements of a destination are one. */
+train_status_t copy_view (const DLTensor *t, const char *what,
+                          struct kern_view *v, train_dtype_t *ret_dtype,
+                          train_error_t *err);
+train_status_t copy_own_places (const struct kern_view *dst,
+                                train_error_t *err);
+
 /* For the files of the calls: with the lock held. copy_take finds a job that
  * is free and resets it, NULL and TRAIN_ESTATE if none is; copy_device resolves an end's device;
  * copy_options reads [opts] after that; copy_submit lets it begin, in the
@@ -139,6 +144,18 @@ train_status_t copier_meet (train_copier_t *copier, int device,
 
 void copier_log (train_copier_t *copier, const char *fmt, ...)
     __attribute__ ((format (printf, 2, 3)));
+
+/* side_fetch - wire bytes [off, off + n) of an end, n at most a chunk, to host
+ * memory; no other work may be in its lane.
+ * copy_differs - do [n] bytes differ? The first such word goes to the report.
+ * copy_poison - ones everywhere in the destination: NaN in floating types. */
+train_status_t side_fetch (const struct side *s, uint64_t off, uint64_t n,
+                           char *to, train_error_t *err);
+bool copy_differs (struct train_copy *job, uint64_t off, uint64_t n,
+                   const char *want, const char *got);
+void copy_poison (struct train_copy *job);
+/* side_drain - after a failure nothing of the copy may go on by itself. */
+void side_drain (const struct side *s);
 
 /* copy_run - the whole of a copy: bytes, sums, repair. Writes the report. */
 train_status_t copy_run (struct train_copy *job, train_error_t *err);

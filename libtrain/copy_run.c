@@ -51,8 +51,7 @@ void side_sum (const struct side *s, uint64_t *sum, uint64_t off, uint64_t n,
     s->ops->leave (before);
 }
 
-/* After a failure nothing of the copy may go on by itself. */
-static void drain (const struct side *s)
+void side_drain (const struct side *s)
 {
     if (!s->lane)
         return;
@@ -61,9 +60,8 @@ static void drain (const struct side *s)
     (void)s->ops->sync (s->lane->sum, NULL);
 }
 
-/* Wire bytes [off, off + n) of an end, n at most a chunk, to host memory. */
-static train_status_t fetch (const struct side *s, uint64_t off, uint64_t n,
-                             char *to, train_error_t *err)
+train_status_t side_fetch (const struct side *s, uint64_t off, uint64_t n,
+                           char *to, train_error_t *err)
 {
     void *at = s->lane ? s->lane->out : NULL;
 
@@ -80,9 +78,8 @@ static train_status_t fetch (const struct side *s, uint64_t off, uint64_t n,
     return s->ops->sync (at, err);
 }
 
-/* The first word in which [n] bytes at the ring's two halves differ. */
-static bool differs (struct train_copy *job, uint64_t off, uint64_t n,
-                     const char *want, const char *got)
+bool copy_differs (struct train_copy *job, uint64_t off, uint64_t n,
+                   const char *want, const char *got)
 {
     uint64_t w = 0, bytes;
 
@@ -104,9 +101,9 @@ static train_status_t locate_range (struct train_copy *job, uint64_t off,
 {
     char *want = job->copier->ring, *got = want + job->copier->chunk;
 
-    TRY (fetch (&job->src, off, n, want, err));
-    TRY (fetch (&job->dst, off, n, got, err));
-    *ret = differs (job, off, n, want, got);
+    TRY (side_fetch (&job->src, off, n, want, err));
+    TRY (side_fetch (&job->dst, off, n, got, err));
+    *ret = copy_differs (job, off, n, want, got);
     return TRAIN_OK;
 }
 
@@ -122,7 +119,7 @@ static train_status_t locate_piece (struct train_copy *job, size_t p, bool *ret,
     TRY (job->dst.ops->copy (got, d->data, d->bytes, d_at, err));
     TRY (job->src.ops->sync (s_at, err));
     TRY (job->dst.ops->sync (d_at, err));
-    *ret = differs (job, s->off, s->bytes, want, got);
+    *ret = copy_differs (job, s->off, s->bytes, want, got);
     return TRAIN_OK;
 }
 
@@ -183,8 +180,7 @@ static void say_mismatch (struct train_copy *job, const char *path, bool found)
                     r->bytes, from, to, path);
 }
 
-/* Ones everywhere: a NaN in every floating type. */
-static void poison (struct train_copy *job)
+void copy_poison (struct train_copy *job)
 {
     const struct side *d = &job->dst;
     uint64_t step = job->copier->chunk;
@@ -247,7 +243,7 @@ static train_status_t repair (struct train_copy *job, train_error_t *err)
     status = copy_ways_run (job, path, err);
     if (status != TRAIN_OK || sums_agree (job))
         return status;
-    poison (job);
+    copy_poison (job);
     return err_set (err, TRAIN_ECORRUPT,
                     "copy from %s to %s: the bytes arrived wrong twice, first "
                     "at offset %" PRIu64 "; look at the memory and the links "
@@ -274,8 +270,8 @@ train_status_t copy_run (struct train_copy *job, train_error_t *err)
     if (status == TRAIN_OK && job->every > 0 && !sums_agree (job))
         status = repair (job, err);
     if (status != TRAIN_OK) {
-        drain (&job->src);
-        drain (&job->dst);
+        side_drain (&job->src);
+        side_drain (&job->dst);
         return status;
     }
     job->report.verified = job->every > 0;

@@ -6,12 +6,15 @@
 
 #include "err.h"
 
+#define PARTS 4 /* of a copy that is cut for its sums alone */
+
 /* A copy under way: one chunk after the other. */
 struct run {
     struct train_copy *job;
     train_copier_t *c;
     const struct side *s, *d;
     train_copy_path_t path;
+    bool late; /* the source is summed while its bytes are on their way */
     uint64_t chunk, n; /* bytes of a chunk, number of chunks */
     uint64_t *ssum, *dsum;
     size_t p0, p1;  /* pieces of the present chunk */
@@ -38,8 +41,8 @@ uint64_t copy_chunk (const struct train_copy *job, train_copy_path_t path)
     if (chunk > job->copier->chunk)
         chunk = job->copier->chunk;
     if (path != TRAIN_PATH_STAGED && job->src.direct && job->dst.direct
-        && chunk < job->bytes / 8)
-        chunk = round_up (job->bytes / 8, 4096);
+        && chunk < job->bytes / PARTS)
+        chunk = round_up (job->bytes / PARTS, 4096);
     return chunk;
 }
 
@@ -80,7 +83,8 @@ static train_status_t produce (struct run *r, uint64_t c, const char **ret)
     struct lane *l = r->s->lane;
     char *room = slot (l->scratch, r, c);
 
-    sum_chunk (r, r->s, r->ssum, c, r->p0, r->p1, l->sum);
+    if (!r->late)
+        sum_chunk (r, r->s, r->ssum, c, r->p0, r->p1, l->sum);
     if (r->s->direct) {
         *ret = (char *)r->s->view.data + c * r->chunk;
         return TRAIN_OK;
@@ -89,6 +93,23 @@ static train_status_t produce (struct run *r, uint64_t c, const char **ret)
                l->out);
     *ret = room;
     return TRAIN_OK;
+}
+
+static train_status_t clear_side (const struct run *r, const struct side *s)
+{
+    struct lane *l = s->lane;
+
+    if (!l)
+        return TRAIN_OK;
+    return s->ops->fill (s->device, l->sums, 0, COPY_N_SUMS * sizeof (*l->sums),
+                         r->path == TRAIN_PATH_LOCAL ? l->out : l->sum, r->err);
+}
+
+/* No sums yet, at either end. */
+static train_status_t clear (const struct run *r)
+{
+    TRY (clear_side (r, r->s));
+    return r->s->device == r->d->device ? TRAIN_OK : clear_side (r, r->d);
 }
 
 /* On the destination's GPU: what lies at [from] to its place, then its sum. */
@@ -126,6 +147,8 @@ static train_status_t gpu_to_gpu (struct run *r, uint64_t c)
     else
         TRY (ops->copy (ring, from, bytes, ls->out, r->err));
     TRY (ops->event_record (ls->full[at], r->s->device, ls->out, r->err));
+    if (r->late && c == 0)
+        TRY (clear (r));
     TRY (ops->event_wait (ld->in, r->d->device, ls->full[at], r->err));
     if (r->path != TRAIN_PATH_PEER)
         TRY (ops->copy (to, ring, bytes, ld->in, r->err));
@@ -247,8 +270,7 @@ static train_status_t begin_side (const struct run *r, const struct side *s,
             TRY (s->ops->event_wait (
                 at[i], s->device, other->lane->ready[r->job->index], r->err));
     }
-    return s->ops->fill (s->device, l->sums, 0, COPY_N_SUMS * sizeof (*l->sums),
-                         r->path == TRAIN_PATH_LOCAL ? l->out : l->sum, r->err);
+    return TRAIN_OK;
 }
 
 /* A host end has no stream to wait on: the caller's thread does. */
@@ -260,6 +282,8 @@ static train_status_t begin (struct run *r)
     TRY (begin_side (r, s, d));
     if (s->device != d->device)
         TRY (begin_side (r, d, s));
+    if (!r->late)
+        TRY (clear (r));
     if (!s->lane && d->waits)
         return d->ops->event_sync (d->lane->ready[r->job->index], r->err);
     if (!d->lane && s->waits)
@@ -267,13 +291,19 @@ static train_status_t begin (struct run *r)
     return TRAIN_OK;
 }
 
-/* NaN counted, sums fetched, all work of the copy over. */
+static void *end_stream (const struct run *r, const struct side *s)
+{
+    if (!s->lane)
+        return NULL;
+    return r->path == TRAIN_PATH_LOCAL ? s->lane->out : s->lane->sum;
+}
+
+/* NaN counted, sums fetched, all work of the copy over once that is. */
 static train_status_t end_side (struct run *r, const struct side *s, bool dst)
 {
-    struct lane *l = s->lane;
     uint64_t *to = copier_fetched (r->c, dst);
-    uint64_t *sums = l ? l->sums : r->c->host_sums;
-    void *at = !l ? NULL : r->path == TRAIN_PATH_LOCAL ? l->out : l->sum;
+    uint64_t *sums = s->lane ? s->lane->sums : r->c->host_sums;
+    void *at = end_stream (r, s);
 
     if (dst && r->job->elem != KERN_RAW) {
         int before = s->ops->enter (s->device);
@@ -282,8 +312,7 @@ static train_status_t end_side (struct run *r, const struct side *s, bool dst)
                                  r->job->elem, at);
         s->ops->leave (before);
     }
-    TRY (s->ops->copy (to, sums, COPY_N_SUMS * sizeof (*to), at, r->err));
-    return s->ops->sync (at, r->err);
+    return s->ops->copy (to, sums, COPY_N_SUMS * sizeof (*to), at, r->err);
 }
 
 train_status_t copy_ways_run (struct train_copy *job, train_copy_path_t path,
@@ -295,6 +324,7 @@ train_status_t copy_ways_run (struct train_copy *job, train_copy_path_t path,
         .s = &job->src,
         .d = &job->dst,
         .path = path,
+        .late = path == TRAIN_PATH_PEER && job->src.direct,
         .err = err,
     };
 
@@ -305,8 +335,12 @@ train_status_t copy_ways_run (struct train_copy *job, train_copy_path_t path,
     TRY (begin (&r));
     for (uint64_t c = 0; c < r.n; c++)
         TRY (chunk (&r, c));
+    for (uint64_t c = 0; r.late && c < r.n; c++)
+        sum_chunk (&r, r.s, r.ssum, c, 0, 0, r.s->lane->sum);
     TRY (end_side (&r, r.s, false));
     TRY (end_side (&r, r.d, true));
+    TRY (r.s->ops->sync (end_stream (&r, r.s), err));
+    TRY (r.d->ops->sync (end_stream (&r, r.d), err));
     job->report.chunks = r.n;
     return TRAIN_OK;
 }

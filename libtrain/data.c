@@ -15,6 +15,7 @@
 #include <xxhash.h>
 
 #include "err.h"
+#include "opts.h"
 #include "permute.h"
 
 struct file {
@@ -207,25 +208,26 @@ static train_status_t fill (train_data_t *d, const char *files,
 train_status_t train_data_open (const train_data_options_t *opts,
                                 train_data_t **ret_data, train_error_t *err)
 {
+    train_data_options_t o;
     train_status_t status;
     train_data_t *d;
 
-    if (!opts || opts->size != sizeof (*opts) || !ret_data)
+    if (!opts || !ret_data)
         return err_set (err, TRAIN_EINVAL,
-                        "data: options or ret_data are missing, or size is not "
-                        "that of train_data_options_t");
-    if (!opts->files)
+                        "data: options or ret_data are missing");
+    if ((status = opts_read (&o, sizeof (o), opts, "data", err)) != TRAIN_OK)
+        return status;
+    if (!o.files)
         return err_set (err, TRAIN_EINVAL, "data: files is not set");
-    if (opts->seq < 1 || opts->seq > 1 << 24)
+    if (o.seq < 1 || o.seq > 1 << 24)
         return err_set (err, TRAIN_EINVAL,
-                        "data: seq %d is not within 1 and %d", opts->seq,
-                        1 << 24);
+                        "data: seq %d is not within 1 and %d", o.seq, 1 << 24);
     if (!(d = calloc (1, sizeof (*d))))
         return err_set (err, TRAIN_ENOMEM, "no memory for data");
-    d->seq = opts->seq;
-    d->shuffle = opts->shuffle;
-    d->seed = opts->seed;
-    if ((status = fill (d, opts->files, err)) != TRAIN_OK)
+    d->seq = o.seq;
+    d->shuffle = o.shuffle;
+    d->seed = o.seed;
+    if ((status = fill (d, o.files, err)) != TRAIN_OK)
         train_data_close (d);
     else
         *ret_data = d;

@@ -7,6 +7,7 @@
 
 #include "decoder_impl.h"
 #include "err.h"
+#include "opts.h"
 
 #include "kernels/kernels.h"
 
@@ -37,15 +38,17 @@ train_status_t train_decoder_create (const train_decoder_config_t *config,
                                      train_decoder_t **ret_decoder,
                                      train_error_t *err)
 {
+    train_decoder_config_t own;
     train_decoder_t *m;
     train_status_t status;
 
     if (!config || !ret_decoder)
         return err_set (err, TRAIN_EINVAL, "decoder: config or ret is NULL");
+    TRY (opts_read (&own, sizeof (own), config, "decoder", err));
     m = calloc (1, sizeof (*m));
     if (!m)
         return err_set (err, TRAIN_ENOMEM, "no memory for a decoder");
-    status = decoder_layout (m, config, err);
+    status = decoder_layout (m, &own, err);
     if (status == TRAIN_OK)
         status = make_arena (m, &m->weights, err);
     if (status == TRAIN_OK)

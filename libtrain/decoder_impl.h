@@ -13,12 +13,15 @@
 /* Widths of one decoder as the passes need them. */
 struct decoder_dims {
     size_t L, C, F, V, H, G, D, Q;
+    bool bias, norm; /* of q, k, v; of q, k */
 };
 
 /* Where a block's weights start in the arena, in elements. q, k, v lie side by
- * side, and so do gate and up, so that one product serves them. */
+ * side, and so do gate and up, so that one product serves them; so do their
+ * biases. */
 struct decoder_block {
     size_t norm1, qkv, out, norm2, gate_up, down;
+    size_t bias, q_norm, k_norm; /* where there are such */
 };
 
 /* One arena's use by a batch of (B,T): byte offsets, every array aligned to
@@ -26,12 +29,13 @@ struct decoder_block {
  * per-block arrays L of theirs. */
 #define DECODER_ALIGN ((size_t)64)
 struct decoder_acts {
-    size_t x;              /* (L+1,N,C) residual stream into each block */
-    size_t norm1, rstd1;   /* (L,N,C), (L,N) */
-    size_t qkv, att, lse;  /* (L,N,Q), (L,N,H D), (L,B,H,T) */
-    size_t mid;            /* (L,N,C) stream after attention */
-    size_t norm2, rstd2;   /* (L,N,C), (L,N) */
-    size_t gate_up, act;   /* (L,N,2F), (L,N,F) */
+    size_t x;             /* (L+1,N,C) residual stream into each block */
+    size_t norm1, rstd1;  /* (L,N,C), (L,N) */
+    size_t qkv, att, lse; /* (L,N,Q), (L,N,H D), (L,B,H,T) */
+    size_t raw, rstd_qk;  /* (L,N,(H+G) D), (L,N,H+G): q, k before their norm */
+    size_t mid;           /* (L,N,C) stream after attention */
+    size_t norm2, rstd2;  /* (L,N,C), (L,N) */
+    size_t gate_up, act;  /* (L,N,2F), (L,N,F) */
     size_t norm_f, rstd_f; /* (N,C), (N) */
     size_t logits;         /* (N,V) */
     size_t cosine, sine;   /* (T,D/2) */
@@ -56,6 +60,10 @@ struct train_decoder {
     struct decoder_acts layout; /* of the last B, T */
     int B, T;
 };
+
+/* decoder_check - TRAIN_EINVAL names the field that is wrong. */
+train_status_t decoder_check (const train_decoder_config_t *config,
+                              train_error_t *err);
 
 /* decoder_layout - fill config-derived fields: dims, params, offsets.
  * TRAIN_EINVAL names the field, TRAIN_ENOMEM. On failure decoder_destroy
@@ -86,5 +94,16 @@ void decoder_backward_f64 (train_decoder_t *decoder, const int32_t *tokens);
 /* decoder_rope_* - fill the tables of cosines and sines for the layout. */
 void decoder_rope_f32 (train_decoder_t *decoder);
 void decoder_rope_f64 (train_decoder_t *decoder);
+
+/* decoder_rope_check - TRAIN_EINVAL names the field of config->rope that is
+ * wrong. head_dim is set.
+ * decoder_rope_rate - angle a position of pair [j] of a head, in a batch of
+ * sequences of T.
+ * decoder_rope_scale - what cosines and sines are multiplied by. */
+train_status_t decoder_rope_check (const train_decoder_config_t *config,
+                                   train_error_t *err);
+double decoder_rope_rate (const train_decoder_config_t *config, size_t T,
+                          size_t j);
+double decoder_rope_scale (const train_decoder_config_t *config);
 
 #endif

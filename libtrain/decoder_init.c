@@ -65,7 +65,7 @@ void train_decoder_init (train_decoder_t *m, uint64_t seed)
 
         for (size_t e = 0; e < p->count; e++) {
             if (!p->decay) {
-                put (m, p->offset + e, 1.0);
+                put (m, p->offset + e, ends_with (p->name, ".bias") ? 0 : 1);
                 continue;
             }
             if (e % 2 == 0)

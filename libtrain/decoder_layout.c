@@ -3,7 +3,7 @@
  *
  * Pure arithmetic over the configuration, so that a test or a planner can ask
  * for sizes without a model. Order of the parameters is that of Hugging Face's
- * state dict. */
+ * state dict, but for the biases of q, k and v, which stand together. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,11 +26,16 @@ static train_status_t positive (const char *name, int value, train_error_t *err)
 static train_status_t check_heads (const train_decoder_config_t *c,
                                    train_error_t *err)
 {
-    if (c->dim % c->heads != 0)
+    if (c->head_dim < 0 || c->head_dim % 2 != 0)
+        return err_set (err, TRAIN_EINVAL,
+                        "model head_dim is %d: must be even, for rotary "
+                        "position embedding; 0 is dim / heads",
+                        c->head_dim);
+    if (c->head_dim == 0 && c->dim % c->heads != 0)
         return err_set (err, TRAIN_EINVAL,
                         "model heads is %d: must divide dim (%d)", c->heads,
                         c->dim);
-    if (c->dim / c->heads % 2 != 0)
+    if (c->head_dim == 0 && c->dim / c->heads % 2 != 0)
         return err_set (err, TRAIN_EINVAL,
                         "model dim / heads is %d: must be even, for rotary "
                         "position embedding",
@@ -87,29 +92,65 @@ static train_status_t check_config (const train_decoder_config_t *c,
 static train_status_t check_size (const struct decoder_dims *d,
                                   train_error_t *err)
 {
-    double C = (double)d->C, block, total;
+    double C = (double)d->C, D = (double)d->D, block, total;
+    double Q = (double)(d->H + 2 * d->G) * D;
 
-    block = C * ((double)d->Q + C + 3.0 * (double)d->F + 2.0);
+    block = C * (Q + (double)d->H * D + 3.0 * (double)d->F + 2.0);
+    block += Q + 2 * D;
     total = (double)d->L * block + C * (2.0 * (double)d->V + 1.0);
-    if (total > (double)MAX_NUMEL || d->Q > INT_MAX || d->F > INT_MAX / 2)
+    if (total > (double)MAX_NUMEL || Q > INT_MAX || d->F > INT_MAX / 2)
         return err_set (err, TRAIN_EINVAL,
                         "model of %.3g parameters is too large: at most %.3g",
                         total, (double)MAX_NUMEL);
     return TRAIN_OK;
 }
 
+/* Everything that can be wrong with a configuration. */
+static train_status_t make_dims (const train_decoder_config_t *config,
+                                 train_decoder_config_t *ret,
+                                 struct decoder_dims *d, train_error_t *err)
+{
+    TRY (check_config (config, err));
+    *ret = *config;
+    if (config->head_dim == 0)
+        ret->head_dim = config->dim / config->heads;
+    TRY (decoder_rope_check (ret, err));
+    *d = (struct decoder_dims){
+        .L = (size_t)config->layers,
+        .C = (size_t)config->dim,
+        .F = (size_t)config->ffn,
+        .V = (size_t)config->vocab,
+        .H = (size_t)config->heads,
+        .G = (size_t)config->kv_heads,
+        .D = (size_t)ret->head_dim,
+        .bias = config->qkv_bias,
+        .norm = config->qk_norm,
+    };
+    d->Q = (d->H + 2 * d->G) * d->D;
+    return check_size (d, err);
+}
+
+train_status_t decoder_check (const train_decoder_config_t *config,
+                              train_error_t *err)
+{
+    train_decoder_config_t whole;
+    struct decoder_dims dims;
+
+    return make_dims (config, &whole, &dims, err);
+}
+
 /* Append a parameter; rows 0 makes a vector of [cols]. Returns its offset. */
-static size_t add (train_decoder_t *m, int layer, const char *name, size_t rows,
-                   size_t cols)
+static size_t add_kind (train_decoder_t *m, int layer, const char *name,
+                        const char *kind, size_t rows, size_t cols)
 {
     train_param_t *p = &m->params[m->n_params];
     char *full = m->names[m->n_params];
 
     if (layer >= 0)
-        snprintf (full, DECODER_NAME_MAX, "model.layers.%d.%s.weight", layer,
-                  name);
+        snprintf (full, DECODER_NAME_MAX, "model.layers.%d.%s.%s", layer, name,
+                  kind);
     else
-        snprintf (full, DECODER_NAME_MAX, "%s.weight", name);
+        snprintf (full, DECODER_NAME_MAX, "%s.%s", name, kind);
     p->name = full;
     p->ndim = rows > 0 ? 2 : 1;
     p->shape[0] = (int64_t)(rows > 0 ? rows : cols);
@@ -122,6 +163,12 @@ static size_t add (train_decoder_t *m, int layer, const char *name, size_t rows,
     return p->offset;
 }
 
+static size_t add (train_decoder_t *m, int layer, const char *name, size_t rows,
+                   size_t cols)
+{
+    return add_kind (m, layer, name, "weight", rows, cols);
+}
+
 static void add_block (train_decoder_t *m, int l)
 {
     const struct decoder_dims *d = &m->dims;
@@ -130,7 +177,16 @@ static void add_block (train_decoder_t *m, int l)
     b->qkv = add (m, l, "self_attn.q_proj", d->H * d->D, d->C);
     add (m, l, "self_attn.k_proj", d->G * d->D, d->C);
     add (m, l, "self_attn.v_proj", d->G * d->D, d->C);
+    if (d->bias) {
+        b->bias = add_kind (m, l, "self_attn.q_proj", "bias", 0, d->H * d->D);
+        add_kind (m, l, "self_attn.k_proj", "bias", 0, d->G * d->D);
+        add_kind (m, l, "self_attn.v_proj", "bias", 0, d->G * d->D);
+    }
     b->out = add (m, l, "self_attn.o_proj", d->C, d->H * d->D);
+    if (d->norm) {
+        b->q_norm = add (m, l, "self_attn.q_norm", 0, d->D);
+        b->k_norm = add (m, l, "self_attn.k_norm", 0, d->D);
+    }
     b->gate_up = add (m, l, "mlp.gate_proj", d->F, d->C);
     add (m, l, "mlp.up_proj", d->F, d->C);
     b->down = add (m, l, "mlp.down_proj", d->C, d->F);
@@ -143,26 +199,12 @@ train_status_t decoder_layout (train_decoder_t *m,
                                train_error_t *err)
 {
     struct decoder_dims *d = &m->dims;
-    train_status_t status = check_config (config, err);
+    train_status_t status = make_dims (config, &m->config, d, err);
     size_t most;
 
     if (status != TRAIN_OK)
         return status;
-    m->config = *config;
-    *d = (struct decoder_dims){
-        .L = (size_t)config->layers,
-        .C = (size_t)config->dim,
-        .F = (size_t)config->ffn,
-        .V = (size_t)config->vocab,
-        .H = (size_t)config->heads,
-        .G = (size_t)config->kv_heads,
-        .D = (size_t)(config->dim / config->heads),
-    };
-    d->Q = (d->H + 2 * d->G) * d->D;
-    status = check_size (d, err);
-    if (status != TRAIN_OK)
-        return status;
-    most = d->L * 9 + 3;
+    most = d->L * 14 + 3;
     m->params = calloc (most, sizeof (*m->params));
     m->names = calloc (most, sizeof (*m->names));
     m->blocks = calloc (d->L, sizeof (*m->blocks));
@@ -191,7 +233,7 @@ train_status_t decoder_acts_layout (const struct decoder_dims *d, int B, int T,
                                     train_error_t *err)
 {
     struct decoder_acts a = {0};
-    size_t N, row;
+    size_t N, row, qk = d->norm ? d->H + d->G : 0;
 
     if (B < 1 || T < 1)
         return err_set (err, TRAIN_EINVAL,
@@ -199,7 +241,9 @@ train_status_t decoder_acts_layout (const struct decoder_dims *d, int B, int T,
                         "least 1",
                         B, T);
     N = (size_t)B * (size_t)T;
-    row = d->L * (4 * d->C + d->Q + d->H * d->D + d->H + 3 * d->F + 4)
+    row = d->L
+              * (4 * d->C + d->Q + d->H * d->D + d->H + 3 * d->F + 4
+                 + qk * (d->D + 1))
           + 5 * d->C + d->V + d->Q + 2 * d->H * d->D + 3 * d->F + d->D + 256;
     if (N > INT_MAX || N > SIZE_MAX / 4 / esize / row)
         return err_set (err, TRAIN_EINVAL,
@@ -211,6 +255,8 @@ train_status_t decoder_acts_layout (const struct decoder_dims *d, int B, int T,
     a.qkv = take (&a, esize, d->L * N * d->Q);
     a.att = take (&a, esize, d->L * N * d->H * d->D);
     a.lse = take (&a, esize, d->L * N * d->H);
+    a.raw = take (&a, esize, d->L * N * qk * d->D);
+    a.rstd_qk = take (&a, esize, d->L * N * qk);
     a.mid = take (&a, esize, d->L * N * d->C);
     a.norm2 = take (&a, esize, d->L * N * d->C);
     a.rstd2 = take (&a, esize, d->L * N);

@@ -22,4 +22,12 @@ train_status_t err_prefix (train_error_t *err, train_status_t code,
 /* err_from - take over an error of libplan. Returns its code. */
 train_status_t err_from (train_error_t *err, const struct rv_error *from);
 
+/* TRY - leave the function with any status but TRAIN_OK. */
+#define TRY(expression)                                                        \
+    do {                                                                       \
+        train_status_t try_ = (expression);                                    \
+        if (try_ != TRAIN_OK)                                                  \
+            return try_;                                                       \
+    } while (0)
+
 #endif

@@ -2,19 +2,29 @@
  * group.c - process groups: begin and end */
 #include <train/group.h>
 
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "comm.h"
 #include "err.h"
+#include "opts.h"
 #include "group_impl.h"
+#include "group_survive.h"
 #include "join.h"
+
+static void copy_name (char *to, const char *name)
+{
+    snprintf (to, GROUP_NAME_BYTES, "%s", name);
+}
 
 static train_status_t find_ops (const char *name, int size,
                                 const struct comm_ops **ret_ops,
                                 train_error_t *err)
 {
-    static const struct comm_ops *const all[] = {&comm_self, &comm_host};
+    static const struct comm_ops *const all[] = {&comm_self, &comm_host,
+                                                 &comm_nccl, &comm_mpi};
 
     if (!name)
         name = size == 1 ? comm_self.name : comm_host.name;
@@ -25,79 +35,178 @@ static train_status_t find_ops (const char *name, int size,
         }
     }
     return err_set (err, TRAIN_EINVAL,
-                    "group: no backend '%s'; there are self and host", name);
+                    "group: no backend '%s'; there are self, host, nccl and "
+                    "mpi",
+                    name);
 }
 
-static train_status_t check_options (const train_group_options_t *opts,
-                                     train_error_t *err)
+train_status_t group_check_name (const char *name, train_error_t *err)
 {
-    if (opts && opts->size != sizeof (*opts))
-        return err_set (err, TRAIN_EINVAL,
-                        "group: options have size %zu, not %zu", opts->size,
-                        sizeof (*opts));
-    if (opts && opts->timeout_ms < 0)
-        return err_set (err, TRAIN_EINVAL, "group: negative timeout");
-    if (opts && opts->name
-        && (opts->name[0] == '\0' || strlen (opts->name) >= GROUP_NAME_BYTES))
+    if (name && (name[0] == '\0' || strlen (name) >= GROUP_NAME_BYTES))
         return err_set (err, TRAIN_EINVAL, "group: a name has 1 to %d bytes",
                         GROUP_NAME_BYTES - 1);
     return TRAIN_OK;
 }
 
-static train_status_t start (train_group_t *group, const char *backend,
-                             int64_t timeout_ms, train_error_t *err)
+static train_status_t read_options (train_group_options_t *o,
+                                    const train_group_options_t *opts,
+                                    train_error_t *err)
 {
-    struct join join;
-    train_status_t status = join_open (&join, group->name, timeout_ms, err);
+    TRY (opts_read (o, sizeof (*o), opts, "group", err));
+    if (o->timeout_ms < 0)
+        return err_set (err, TRAIN_EINVAL, "group: negative timeout");
+    return group_check_name (o->name, err);
+}
+
+/* Ranks of a group made of another's: in the words of the first. */
+static train_status_t name_ranks (train_group_t *group,
+                                  const train_group_t *from, const int *ranks,
+                                  train_error_t *err)
+{
+    copy_name (group->root_name, from ? from->root_name : group->name);
+    if (!from)
+        return TRAIN_OK;
+    group->world = malloc ((size_t)group->size * sizeof (int));
+    if (!group->world)
+        return err_set (err, TRAIN_ENOMEM, "group: no memory");
+    for (int r = 0; r < group->size; r++)
+        group->world[r] = from->world ? from->world[ranks[r]] : ranks[r];
+    return TRAIN_OK;
+}
+
+/* Where others may reach this rank later; one node needs no address. */
+static train_status_t find_address (train_group_t *group, struct join *join,
+                                    train_error_t *err)
+{
+    if (join->nodes > 1)
+        return join_address (join, group->address, sizeof (group->address),
+                             err);
+    snprintf (group->address, sizeof (group->address), "127.0.0.1");
+    return TRAIN_OK;
+}
+
+/* One rank needs nobody, but its tensors stay where they are. */
+static train_status_t choose_ops (train_group_t *group, const char *backend,
+                                  const train_group_t *from, train_error_t *err)
+{
+    if (from)
+        backend = group->size > 1 || from->ops->gpu ? from->ops->name : NULL;
+    return find_ops (backend, group->size, &group->ops, err);
+}
+
+static train_status_t start (train_group_t *group, struct join *join,
+                             const char *backend, const train_group_t *from,
+                             train_error_t *err)
+{
+    train_status_t status = choose_ops (group, backend, from, err);
 
     if (status == TRAIN_OK)
-        status = find_ops (backend, join.size, &group->ops, err);
+        status = find_address (group, join, err);
+    if (status == TRAIN_OK && join->size > 1)
+        status = survive_init (&group->survive, group, join, err);
     if (status == TRAIN_OK)
-        status = group->ops->init (&join, group->name,
-                                   timeout_ms ? timeout_ms : join.timeout_ms,
-                                   &group->state, err);
-    group->rank = join.rank;
-    group->size = join.size;
-    group->local_rank = join.local_rank;
-    group->local_size = join.local_size;
-    join_close (&join);
+        status = group->ops->init (join, group->name, join->timeout_ms,
+                                   &group->where, &group->state, err);
     return status;
+}
+
+static void free_group (train_group_t *group)
+{
+    step_fini (&group->step);
+    survive_fini (group->survive);
+    free (group->world);
+    free (group->node_of);
+    free (group);
+}
+
+train_status_t group_begin (struct join *join, const char *backend,
+                            struct comm_where where, const train_group_t *from,
+                            const int *ranks, train_group_t **ret_group,
+                            train_error_t *err)
+{
+    train_group_t *group = calloc (1, sizeof (*group));
+    train_status_t status;
+
+    if (!group)
+        return err_set (err, TRAIN_ENOMEM, "group: no memory");
+    copy_name (group->name, join->name);
+    group->rank = join->rank;
+    group->size = join->size;
+    group->local_rank = join->local_rank;
+    group->local_size = join->local_size;
+    group->timeout_ms = join->timeout_ms;
+    group->where = where;
+    status = name_ranks (group, from, ranks, err);
+    if (status == TRAIN_OK)
+        status = start (group, join, backend, from, err);
+    if (status != TRAIN_OK) {
+        free_group (group);
+        return status;
+    }
+    group->node_of = join->node_of;
+    join->node_of = NULL;
+    *ret_group = group;
+    return TRAIN_OK;
+}
+
+/* "cuda:3" */
+static train_status_t read_device (const char *text, int *ret_device,
+                                   train_error_t *err)
+{
+    char *end = NULL;
+    long n = -1;
+
+    if (strncmp (text, "cuda:", 5) == 0 && text[5] >= '0' && text[5] <= '9')
+        n = strtol (text + 5, &end, 10);
+    if (n < 0 || n > INT_MAX || *end)
+        return err_set (err, TRAIN_EINVAL,
+                        "group: no device '%s'; cuda:0, cuda:1 and so on",
+                        text);
+    *ret_device = (int)n;
+    return TRAIN_OK;
 }
 
 train_status_t train_group_create (const train_group_options_t *opts,
                                    train_group_t **ret_group,
                                    train_error_t *err)
 {
-    train_group_t *group;
-    train_status_t status = check_options (opts, err);
+    train_group_options_t o;
+    struct comm_where where = {.device = -1};
     const struct comm_ops *ops;
+    train_group_t *group = NULL;
+    train_status_t status;
+    struct join join;
 
-    if (status == TRAIN_OK && !ret_group)
-        status = err_set (err, TRAIN_EINVAL, "group: no result");
-    if (status == TRAIN_OK && opts && opts->backend)
-        status = find_ops (opts->backend, 0, &ops, err);
-    if (status != TRAIN_OK)
-        return status;
-    if (!(group = calloc (1, sizeof (*group))))
-        return err_set (err, TRAIN_ENOMEM, "group: no memory");
-    strncpy (group->name, opts && opts->name ? opts->name : "world",
-             sizeof (group->name) - 1);
-    status = start (group, opts ? opts->backend : NULL,
-                    opts ? opts->timeout_ms : 0, err);
-    if (status != TRAIN_OK) {
-        free (group);
-        return status;
-    }
-    *ret_group = group;
-    return TRAIN_OK;
+    TRY (read_options (&o, opts, err));
+    where.stream = o.stream;
+    if (!ret_group)
+        return err_set (err, TRAIN_EINVAL, "group: no result");
+    if (o.backend)
+        TRY (find_ops (o.backend, 0, &ops, err));
+    if (o.device)
+        TRY (read_device (o.device, &where.device, err));
+    status = join_open (&join, o.name ? o.name : "world", o.timeout_ms, err);
+    if (o.timeout_ms)
+        join.timeout_ms = o.timeout_ms;
+    if (status == TRAIN_OK)
+        status = group_begin (&join, o.backend, where, NULL, NULL, &group, err);
+    join_close (&join);
+    if (status == TRAIN_OK)
+        status = train_trace_open (NULL, group->rank, group->size, err);
+    if (status == TRAIN_OK)
+        *ret_group = group;
+    else
+        train_group_destroy (group);
+    return status;
 }
 
 void train_group_destroy (train_group_t *group)
 {
     if (!group)
         return;
+    work_fini (group);
     group->ops->fini (group->state);
-    free (group);
+    free_group (group);
 }
 
 int train_group_rank (const train_group_t *group)

@@ -5,6 +5,7 @@
  * A call whose arguments are wrong on this rank alone is refused before it is
  * counted and harms nothing. Once a counted call has failed, ranks may stand
  * in different places, so the group is over. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +15,43 @@
 static char *data_of (const DLTensor *t)
 {
     return t && t->data ? (char *)t->data + t->byte_offset : NULL;
+}
+
+static bool is_host (const DLTensor *t)
+{
+    return t->device.device_type == kDLCPU
+           || t->device.device_type == kDLCUDAHost;
+}
+
+static bool is_there (const train_group_t *group, const DLTensor *t)
+{
+    if (!group->ops->gpu)
+        return is_host (t);
+    return t->device.device_type == kDLCUDA
+           && t->device.device_id == group->where.device;
+}
+
+static train_status_t say_elsewhere (const train_group_t *group,
+                                     const DLTensor *t, train_error_t *err)
+{
+    const char *would = "backend nccl moves what is on a GPU, train_copy "
+                        "brings it to the host";
+    char moves[48] = "host memory", lies[48] = "in host memory";
+
+    if (t->device.device_type == kDLCUDA)
+        snprintf (lies, sizeof (lies), "on GPU %d", t->device.device_id);
+    else if (!is_host (t))
+        snprintf (lies, sizeof (lies), "on device type %d",
+                  (int)t->device.device_type);
+    if (group->ops->gpu) {
+        snprintf (moves, sizeof (moves), "memory of GPU %d",
+                  group->where.device);
+        would = "backend host moves what is in host memory, train_copy brings "
+                "it to that GPU";
+    }
+    return err_set (err, TRAIN_ENOTSUP,
+                    "group '%s': backend %s moves %s, this tensor is %s; %s",
+                    group->name, group->ops->name, moves, lies, would);
 }
 
 /* Is [t] a tensor that a call can use? Writes its dtype and count. */
@@ -26,12 +64,8 @@ static train_status_t check_shape (const train_group_t *group,
 
     if (!group || !t || t->ndim < 0 || (t->ndim > 0 && !t->shape))
         return err_set (err, TRAIN_EINVAL, "group: no group or no tensor");
-    if (t->device.device_type != kDLCPU && t->device.device_type != kDLCUDAHost)
-        return err_set (err, TRAIN_ENOTSUP,
-                        "group '%s': backend %s moves host memory, this tensor "
-                        "is on device type %d",
-                        group->name, group->ops->name,
-                        (int)t->device.device_type);
+    if (!is_there (group, t))
+        return say_elsewhere (group, t, err);
     if ((status = train_dtype_of (t->dtype, &dtype, err)) != TRAIN_OK)
         return status;
     if (!train_tensor_is_compact (t))
@@ -46,20 +80,22 @@ static train_status_t check_shape (const train_group_t *group,
     return TRAIN_OK;
 }
 
-static train_status_t check_tensor (const train_group_t *group,
-                                    const DLTensor *t, struct comm_call *call,
-                                    train_error_t *err)
+train_status_t group_check_tensor (const train_group_t *group,
+                                   const DLTensor *t, struct comm_call *call,
+                                   train_error_t *err)
 {
     train_status_t status = check_shape (group, t, call, err);
 
     if (status == TRAIN_OK && call->count > 0 && !t->data)
         return err_set (err, TRAIN_EINVAL, "group '%s': the tensor has no data",
                         group->name);
+    if (status == TRAIN_OK && call->count > 0 && group->ops->check)
+        status = group->ops->check (group->state, data_of (t), err);
     return status;
 }
 
-static train_status_t check_op (const char *what, const struct comm_call *call,
-                                train_error_t *err)
+train_status_t group_check_op (const char *what, const struct comm_call *call,
+                               train_error_t *err)
 {
     if ((unsigned)call->op > TRAIN_PROD)
         return err_set (err, TRAIN_EINVAL, "%s: unknown operation %d", what,
@@ -91,12 +127,12 @@ static train_status_t check_pair (const train_group_t *group, const char *what,
                                   struct comm_call *call, train_error_t *err)
 {
     struct comm_call many = {0};
-    train_status_t status = check_tensor (group, all, &many, err);
+    train_status_t status = group_check_tensor (group, all, &many, err);
     uint64_t want = 0, block;
     uintptr_t a, b;
 
     if (status == TRAIN_OK)
-        status = check_tensor (group, one, call, err);
+        status = group_check_tensor (group, one, call, err);
     if (status != TRAIN_OK)
         return status;
     if (many.dtype != call->dtype)
@@ -121,6 +157,20 @@ static train_status_t check_pair (const train_group_t *group, const char *what,
     return TRAIN_OK;
 }
 
+/* Who the ranks of a subgroup are. */
+static void name_world (const train_group_t *group, train_error_t *why)
+{
+    size_t at = strlen (why->text), size = sizeof (why->text);
+    char list[160];
+    size_t n = 0;
+
+    for (int r = 0; r < group->size && n + 12 < sizeof (list); r++)
+        n += (size_t)snprintf (list + n, sizeof (list) - n, "%s%d",
+                               r ? "," : "", group->world[r]);
+    snprintf (why->text + at, size - at, " (ranks 0-%d of '%s' are %s of '%s')",
+              group->size - 1, group->name, list, group->root_name);
+}
+
 train_status_t group_break (train_group_t *group, const train_error_t *why,
                             train_error_t *err)
 {
@@ -128,29 +178,118 @@ train_status_t group_break (train_group_t *group, const train_error_t *why,
     return err_set (err, why->code, "%s", why->text);
 }
 
-train_status_t group_run (train_group_t *group, struct comm_call *call,
-                          const void *from, void *to, train_error_t *err)
+/* Whether the ranks have learnt this call is written. */
+static train_status_t count_call (train_group_t *group, struct comm_call *call,
+                                  bool *ret_follow, train_error_t *err)
 {
-    train_error_t why;
-
     if (group->failure.code != TRAIN_OK)
         return err_set (err, TRAIN_ESTATE,
                         "group '%s' is broken since an earlier call: %s",
                         group->name, group->failure.text);
+    TRY (step_count (group, call, ret_follow, err));
     call->seq = ++group->seq;
-    if (group->ops->run (group->state, call, from, to, &why) != TRAIN_OK)
-        return group_break (group, &why, err);
     return TRAIN_OK;
+}
+
+static train_status_t end_call (train_group_t *group, train_status_t status,
+                                train_error_t *why, train_error_t *err)
+{
+    if (status == TRAIN_OK)
+        return TRAIN_OK;
+    if (group->world)
+        name_world (group, why);
+    return group_break (group, why, err);
+}
+
+train_status_t group_run_now (train_group_t *group, struct comm_call *call,
+                              const void *from, void *to, bool host,
+                              train_error_t *err)
+{
+    const struct comm_ops *ops = group->ops;
+    train_status_t status;
+    train_error_t why;
+    train_span_t span;
+    bool follow;
+
+    TRY (count_call (group, call, &follow, err));
+    span = group_span_begin (call);
+    if (host && ops->run_host)
+        status = ops->run_host (group->state, call, from, to, follow, &why);
+    else
+        status = (follow ? ops->follow : ops->run) (group->state, call, from,
+                                                    to, &why);
+    group_span_end (group, &span, call, status);
+    return end_call (group, status, &why, err);
+}
+
+static train_status_t run_or_put (train_group_t *group, struct comm_call *call,
+                                  const void *from, void *to, bool host,
+                                  const struct group_hooks *hooks,
+                                  train_error_t *err)
+{
+    train_status_t status;
+
+    if (group->issued)
+        return work_put (group, call, from, to, host, hooks);
+    work_drain (group);
+    if (hooks)
+        hooks->before (hooks->arg);
+    status = group_run_now (group, call, from, to, host, err);
+    if (hooks)
+        hooks->after (hooks->arg, status);
+    return status;
+}
+
+train_status_t group_run (train_group_t *group, struct comm_call *call,
+                          const void *from, void *to, train_error_t *err)
+{
+    return run_or_put (group, call, from, to, false, NULL, err);
+}
+
+train_status_t group_run_host (train_group_t *group, struct comm_call *call,
+                               const void *from, void *to, train_error_t *err)
+{
+    return run_or_put (group, call, from, to, true, NULL, err);
+}
+
+train_status_t group_run_with (train_group_t *group, struct comm_call *call,
+                               const void *from, void *to,
+                               const struct group_hooks *hooks,
+                               train_error_t *err)
+{
+    return run_or_put (group, call, from, to, false, hooks, err);
+}
+
+train_status_t group_run_list (train_group_t *group, struct comm_call *call,
+                               DLTensor *const *list, size_t n,
+                               train_error_t *err)
+{
+    train_status_t status;
+    train_error_t why;
+    train_span_t span;
+    bool follow;
+
+    if (group->issued)
+        return err_set (err, TRAIN_ENOTSUP,
+                        "group '%s': no asynchronous list with backend %s; one "
+                        "call a tensor can be",
+                        group->name, group->ops->name);
+    work_drain (group);
+    TRY (count_call (group, call, &follow, err));
+    span = group_span_begin (call);
+    status = group->ops->run_list (group->state, call, list, n, follow, &why);
+    group_span_end (group, &span, call, status);
+    return end_call (group, status, &why, err);
 }
 
 train_status_t train_all_reduce (train_group_t *group, DLTensor *t,
                                  train_op_t op, train_error_t *err)
 {
     struct comm_call call = {.kind = COMM_ALL_REDUCE, .op = (int32_t)op};
-    train_status_t status = check_tensor (group, t, &call, err);
+    train_status_t status = group_check_tensor (group, t, &call, err);
 
     if (status == TRAIN_OK)
-        status = check_op ("all_reduce", &call, err);
+        status = group_check_op ("all_reduce", &call, err);
     if (status != TRAIN_OK)
         return status;
     return group_run (group, &call, data_of (t), data_of (t), err);
@@ -161,10 +300,10 @@ train_status_t train_reduce (train_group_t *group, DLTensor *t, train_op_t op,
 {
     struct comm_call call = {
         .kind = COMM_REDUCE, .op = (int32_t)op, .root = root};
-    train_status_t status = check_tensor (group, t, &call, err);
+    train_status_t status = group_check_tensor (group, t, &call, err);
 
     if (status == TRAIN_OK)
-        status = check_op ("reduce", &call, err);
+        status = group_check_op ("reduce", &call, err);
     if (status == TRAIN_OK)
         status = group_root (group, "reduce", root, err);
     if (status != TRAIN_OK)
@@ -182,7 +321,7 @@ train_status_t train_reduce_scatter (train_group_t *group, const DLTensor *in,
         check_pair (group, "reduce_scatter", out, in, &call, err);
 
     if (status == TRAIN_OK)
-        status = check_op ("reduce_scatter", &call, err);
+        status = group_check_op ("reduce_scatter", &call, err);
     if (status != TRAIN_OK)
         return status;
     return group_run (group, &call, data_of (in), data_of (out), err);
@@ -206,7 +345,7 @@ static train_status_t check_rooted (const train_group_t *group,
                                     const DLTensor *all, struct comm_call *call,
                                     train_error_t *err)
 {
-    train_status_t status = check_tensor (group, one, call, err);
+    train_status_t status = group_check_tensor (group, one, call, err);
 
     if (status == TRAIN_OK)
         status = group_root (group, what, call->root, err);
@@ -241,36 +380,54 @@ train_status_t train_scatter (train_group_t *group, const DLTensor *in,
 }
 
 /* A block may arrive before the one in its place has gone. */
+struct swap {
+    size_t bytes;
+    const char *data;
+    char copy[];
+};
+
+static void copy_away (void *arg)
+{
+    struct swap *swap = arg;
+
+    memcpy (swap->copy, swap->data, swap->bytes);
+}
+
+static void free_copy (void *arg, train_status_t status)
+{
+    (void)status;
+    free (arg);
+}
+
 static train_status_t swap_in_place (train_group_t *group,
                                      struct comm_call *call, char *data,
                                      train_error_t *err)
 {
     size_t bytes = call->count * (size_t)group->size
                    * train_dtype_size ((train_dtype_t)call->dtype);
-    char *copy = malloc (bytes);
-    train_status_t status;
+    struct swap *swap = malloc (sizeof (*swap) + bytes);
+    struct group_hooks hooks = {copy_away, free_copy, swap};
 
-    if (!copy)
+    if (!swap)
         return err_set (err, TRAIN_ENOMEM,
                         "all_to_all: no memory for a copy of %zu bytes; two "
                         "tensors need none",
                         bytes);
-    memcpy (copy, data, bytes);
-    status = group_run (group, call, copy, data, err);
-    free (copy);
-    return status;
+    swap->bytes = bytes;
+    swap->data = data;
+    return group_run_with (group, call, swap->copy, data, &hooks, err);
 }
 
 train_status_t train_all_to_all (train_group_t *group, const DLTensor *in,
                                  DLTensor *out, train_error_t *err)
 {
     struct comm_call call = {.kind = COMM_ALL_TO_ALL}, other = {0};
-    train_status_t status = check_tensor (group, in, &call, err);
+    train_status_t status = group_check_tensor (group, in, &call, err);
     uintptr_t a, b;
     size_t bytes;
 
     if (status == TRAIN_OK)
-        status = check_tensor (group, out, &other, err);
+        status = group_check_tensor (group, out, &other, err);
     if (status != TRAIN_OK)
         return status;
     if (call.dtype != other.dtype || call.count != other.count
@@ -287,9 +444,9 @@ train_status_t train_all_to_all (train_group_t *group, const DLTensor *in,
     call.count /= (uint64_t)group->size;
     a = (uintptr_t)data_of (in);
     b = (uintptr_t)data_of (out);
-    if (bytes > 0 && a == b)
+    if (bytes > 0 && a == b && !group->ops->gpu)
         return swap_in_place (group, &call, data_of (out), err);
-    if (bytes > 0 && a < b + bytes && b < a + bytes)
+    if (bytes > 0 && a != b && a < b + bytes && b < a + bytes)
         return err_set (err, TRAIN_EINVAL,
                         "all_to_all: the tensors overlap in part");
     return group_run (group, &call, data_of (in), data_of (out), err);
@@ -299,7 +456,7 @@ train_status_t train_broadcast (train_group_t *group, DLTensor *t, int root,
                                 train_error_t *err)
 {
     struct comm_call call = {.kind = COMM_BROADCAST, .root = root};
-    train_status_t status = check_tensor (group, t, &call, err);
+    train_status_t status = group_check_tensor (group, t, &call, err);
 
     if (status == TRAIN_OK)
         status = group_root (group, "broadcast", root, err);
@@ -313,7 +470,7 @@ train_status_t train_send_recv (train_group_t *group, DLTensor *t, int from,
 {
     struct comm_call call = {.kind = COMM_SEND, .root = from, .op = to};
     bool mine = group && (group->rank == from || group->rank == to);
-    train_status_t status = mine ? check_tensor (group, t, &call, err)
+    train_status_t status = mine ? group_check_tensor (group, t, &call, err)
                                  : check_shape (group, t, &call, err);
 
     if (status == TRAIN_OK)
@@ -331,5 +488,5 @@ train_status_t train_barrier (train_group_t *group, train_error_t *err)
 
     if (!group)
         return err_set (err, TRAIN_EINVAL, "group: no group");
-    return group_run (group, &call, NULL, NULL, err);
+    return group_run_host (group, &call, NULL, NULL, err);
 }

@@ -46,7 +46,7 @@ train_status_t train_broadcast_object (train_group_t *group, const void *data,
     if (status == TRAIN_OK)
         status = group_root (group, "broadcast_object", root, err);
     if (status == TRAIN_OK)
-        status = group_run (group, &call, &n, &n, err);
+        status = group_run_host (group, &call, &n, &n, err);
     if (status != TRAIN_OK)
         return status;
     if (!(bytes = malloc (n ? n : 1)))
@@ -55,7 +55,7 @@ train_status_t train_broadcast_object (train_group_t *group, const void *data,
         memcpy (bytes, data, n);
     call = (struct comm_call){
         .kind = COMM_BROADCAST, .root = root, .dtype = TRAIN_U8, .count = n};
-    status = group_run (group, &call, bytes, bytes, err);
+    status = group_run_host (group, &call, bytes, bytes, err);
     if (status != TRAIN_OK || n == 0) {
         free (bytes);
         bytes = NULL;
@@ -82,7 +82,7 @@ static train_status_t gather_bytes (train_group_t *group, const void *data,
                                  .dtype = TRAIN_U8,
                                  .count = lens[r]};
 
-        status = group_run (group, &call, data, takes ? to : NULL, err);
+        status = group_run_host (group, &call, data, takes ? to : NULL, err);
         if (takes)
             to += lens[r];
     }
@@ -96,7 +96,7 @@ static train_status_t gather_lens (train_group_t *group, size_t len, int root,
     struct comm_call call = {
         .kind = COMM_OBJECTS, .root = root, .dtype = TRAIN_I64, .count = 1};
     uint64_t mine = len;
-    train_status_t status = group_run (group, &call, &mine, lens, err);
+    train_status_t status = group_run_host (group, &call, &mine, lens, err);
 
     *ret_sum = 0;
     for (int r = 0; status == TRAIN_OK && r < group->size; r++) {

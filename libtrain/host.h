@@ -49,6 +49,7 @@ struct seg_rank {
     _Alignas(64) _Atomic uint32_t state; /* enum host_state */
     _Atomic int32_t pid;
     _Atomic uint64_t done_seq; /* last call that it has ended */
+    _Atomic int64_t beat_ms;   /* when it last ran in a call (clock_ms) */
     _Atomic uint64_t in_done;  /* chunks given */
     _Atomic uint64_t out_done; /* chunks taken */
 };
@@ -72,6 +73,7 @@ struct seg_head {
     _Alignas(64) _Atomic uint32_t event;     /* grows when anything changes */
     _Atomic uint32_t waiters;                /* ranks in futex_wait on it */
     _Atomic uint32_t leader_polls;           /* ring the bell too */
+    _Atomic uint32_t said;                   /* grows with every seg_call */
     _Alignas(64) _Atomic uint64_t res_ready; /* results that have come */
     _Atomic uint64_t res_sent;               /* and have been passed on */
     _Alignas(64) _Atomic uint32_t failure;   /* enum failure_state */
@@ -84,7 +86,7 @@ struct seg_head {
 struct seg {
     struct seg_head *head;
     struct seg_rank *ranks;      /* (local_size) */
-    struct seg_call *calls[2];   /* (size) each: of odd and even calls */
+    struct seg_call *calls[2];   /* (size) each: of odd and even agreements */
     _Atomic uint64_t *part_done; /* (hops, local_size) */
     _Atomic uint64_t *acc_ready; /* (hops) */
     char *in, *acc, *res;
@@ -113,6 +115,9 @@ void seg_close (struct seg *seg);
 
 /* seg_signal - something that others may wait for has changed. */
 void seg_signal (struct seg *seg);
+/* seg_spin - wait for at most some 50 us, without sleep: others that are
+ * microseconds away are heard sooner. Returns whether the event has changed. */
+bool seg_spin (const struct seg *seg, uint32_t event);
 /* seg_wait - sleep while the event still is [event]; at most a slice. */
 void seg_wait (struct seg *seg, uint32_t event);
 
@@ -138,11 +143,13 @@ static inline void *seg_slot (const struct seg *seg, char *ring, int index,
 
 /* What leaders say to each other. */
 enum frame_type {
-    FRAME_CALL = 1,  /* a = rank; a struct comm_call */
+    FRAME_CALL = 1,  /* a = rank, hop = agreement, odd or even; a struct
+                        comm_call */
     FRAME_ACC = 2,   /* a = chunk, hop = run it goes to; sum so far */
     FRAME_RES = 3,   /* a = chunk; result */
     FRAME_FAIL = 4,  /* a = call, hop = code; text */
     FRAME_LEAVE = 5, /* a = last call ended; nothing */
+    FRAME_HERE = 6,  /* a = call that is past its deadline; nothing */
 };
 
 struct frame {
@@ -167,10 +174,12 @@ struct peer {
     unsigned head, tail;     /* frames taken, frames put */
     size_t sent;             /* bytes of the frame at [head] */
     struct frame in;
-    size_t got;     /* bytes of [in], then of its data */
-    char *to;       /* where the data goes; NULL while it has no place yet */
-    char text[512]; /* place for short data */
-    bool told;      /* a failure has been sent */
+    size_t got;      /* bytes of [in], then of its data */
+    char *to;        /* where the data goes; NULL while it has no place yet */
+    char text[512];  /* place for short data */
+    bool told;       /* a failure has been sent */
+    uint64_t here;   /* call in which it said that it waits too */
+    int64_t gone_ms; /* when that was seen; while data moves elsewhere */
 };
 
 /* One call on its way through this process. */
@@ -189,7 +198,18 @@ struct host_run {
     uint64_t *acc_got;   /* (hops) leader */
     uint64_t res_queued; /* leader */
     bool *passed;        /* (local_size) leader: calls passed on */
+    bool follows;        /* as the learnt step has it: no agreement */
     int64_t moved_ms;    /* last progress */
+};
+
+/* The learnt step, and who does not follow it (host_step.c). */
+struct host_step {
+    const struct comm_call *learnt; /* (n) */
+    uint64_t n, seq;                /* the first is call [seq] */
+    uint32_t said;                  /* of head, when it was looked at last */
+    bool look;                      /* it must be, whatever [said] says */
+    uint64_t first, last; /* calls that ranks wait in to agree, since the last
+                             agreement; UINT64_MAX and 0: none */
 };
 
 struct host {
@@ -211,6 +231,17 @@ struct host {
     uint64_t chunks;     /* of all calls so far */
     const void **in_ptr; /* (local_size) scratch */
     int64_t watched_ms;  /* when it last looked for the dead and the late */
+    uint64_t agreed;     /* calls that the ranks have compared */
+    uint64_t agreed_seq; /* the last of them */
+    struct host_step step;
+    uint64_t here; /* call in which this leader said that it waits */
+    bool spins;    /* a wait for calls begins without sleep */
+    _Atomic bool aborted;
+    void (*progress) (void *arg); /* of who moves data elsewhere: called while
+                                     this rank waits; NULL: nobody */
+    void *progress_arg;
+    const char *hint;      /* where its messages are; NULL: NCCL's */
+    train_error_t telling; /* the failure that leaders are told */
     struct host_run run;
 };
 
@@ -224,6 +255,29 @@ static inline size_t host_chunk_elems (const struct host_run *run, uint64_t k)
     uint64_t left = run->block_elems - k % run->per_block * run->elems;
 
     return left < run->elems ? (size_t)left : run->elems;
+}
+
+static inline size_t host_chunk_bytes (const struct host_run *run, uint64_t k)
+{
+    return host_chunk_elems (run, k) * run->elem_bytes;
+}
+
+/* The counters that the ranks of a node synchronise by. */
+static inline uint64_t host_load (const _Atomic uint64_t *counter)
+{
+    return atomic_load_explicit (counter, memory_order_acquire);
+}
+
+static inline void host_publish (struct host *host, _Atomic uint64_t *counter,
+                                 uint64_t value)
+{
+    atomic_store_explicit (counter, value, memory_order_release);
+    seg_signal (&host->seg);
+}
+
+static inline void *host_res_slot (struct host *host, uint64_t chunk)
+{
+    return seg_slot (&host->seg, host->seg.res, 0, chunk);
 }
 
 /* net_init - connect the leaders with each other.
@@ -252,11 +306,18 @@ uint64_t net_results_sent (const struct host *host, uint64_t queued);
 /* net_tell_failure - say the recorded failure to all leaders, once. */
 void net_tell_failure (struct host *host);
 
-/* host_place - where the data of a frame from [node] goes (comm_host.c).
+/* host_place - where the data of a frame from [node] goes (host_frames.c).
  *   ret_to   NULL: no slot is free yet, ask again
  * False: the frame is wrong. */
 bool host_place (struct host *host, int node, const struct frame *frame,
                  char **ret_to);
+/* host_res_is_free - has the slot of the result ring that chunk [k] of this call
+ * takes been left by the ranks of this node, and by the leader?
+ * host_say - what a rank calls, where the node's ranks see it. */
+bool host_res_is_free (const struct host *host, uint64_t k);
+void host_say (struct host *host, struct seg_call *c,
+               const struct comm_call *call);
+
 /* host_arrived - the data of that frame is complete. False: it is wrong. */
 bool host_arrived (struct host *host, int node, const struct frame *frame,
                    const char *data);
@@ -276,11 +337,54 @@ struct host_card {
 train_status_t host_run_call (void *state, const struct comm_call *call,
                               const void *from, void *to, train_error_t *err);
 
+/* host_follow - the slot follow; host_step - the slot step. */
+train_status_t host_follow (void *state, const struct comm_call *call,
+                            const void *from, void *to, train_error_t *err);
+void host_step (void *state, const struct comm_call *learnt, size_t n,
+                uint64_t seq);
+/* step_watch - does a rank wait to agree on a call that another took for
+ * learnt? Records the failure of the node then. Cheap: for every turn of a
+ * loop.
+ * step_agreed - the ranks have agreed on the call of this run. */
+void step_watch (struct host *host);
+/* step_may_send - may [rank], another leader, send data of this call or a later
+ * one, or does it not wait for the agreement that we wait for? Its call comes
+ * before its data. Records the failure then. */
+bool step_may_send (struct host *host, int rank);
+void step_agreed (struct host *host);
+
+/* host_calls - what the ranks said of the agreement under way, or next. One
+ * table an agreement: while ranks follow a learnt step one may be in its next
+ * agreement before another has left the last. */
+static inline struct seg_call *host_calls (const struct host *host)
+{
+    return host->seg.calls[host->agreed & 1];
+}
+
+/* A call whose data moves elsewhere, as NCCL's does: host_agree compares the
+ * calls, and moves nothing. While the data is on its way each rank that waits
+ * for it calls host_look, which finds out who has ended meanwhile, or says at
+ * the deadline who does not go on; host_end says that this rank has its result.
+ *   since_ms   when the wait began
+ *   follow     the call is one of a learnt step: nothing is compared, and
+ *              host_look finds out too whether a rank departs
+ * After a failure only fini is legal. */
+train_status_t host_agree (void *state, const struct comm_call *call,
+                           bool follow, train_error_t *err);
+train_status_t host_look (void *state, const struct comm_call *call,
+                          int64_t since_ms, train_error_t *err);
+void host_end (void *state, const struct comm_call *call);
+/* host_fail - the data's own failure, to all ranks. Another's may be first:
+ * returns the one that stands. */
+train_status_t host_fail (void *state, const struct comm_call *call,
+                          const train_error_t *why, train_error_t *err);
+
 /* host_is_here - is result [k] of this call in the ring of this node? */
 bool host_is_here (const struct host *host, uint64_t k);
 
 /* plan_begin - cut the call of [host] into blocks and chunks.
  * plan_reduces - does it combine what the ranks give?
+ * plan_share - elements [from, to) of a chunk, which this rank combines.
  * plan_giver - the rank that gives chunk [k], where it does not.
  * plan_source - the node where the result of chunk [k] is made.
  * plan_from - where this rank, the giver, has chunk [k].
@@ -288,6 +392,8 @@ bool host_is_here (const struct host *host, uint64_t k);
  *   [bytes] of it; NULL if it does not. */
 void plan_begin (struct host *host);
 bool plan_reduces (const struct host_run *run);
+void plan_share (const struct host *host, size_t elems, size_t *from,
+                 size_t *to);
 int plan_giver (const struct host *host, uint64_t k);
 int plan_source (const struct host *host, uint64_t k);
 const char *plan_from (const struct host *host, uint64_t k);

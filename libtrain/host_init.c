@@ -86,6 +86,7 @@ static struct host *host_new (const struct join *join, const char *name,
     host->nodes = join->nodes;
     host->seg.fd = -1;
     host->seg.bell = -1;
+    host->step.first = UINT64_MAX;
     return host;
 }
 
@@ -171,8 +172,10 @@ static void op_fini (void *state)
 {
     struct host *host = state;
     struct host_run *run = &host->run;
+    const struct seg_rank *me =
+        host->seg.head ? &host->seg.ranks[host->local_rank] : NULL;
 
-    net_fini (host, run->call.seq);
+    net_fini (host, me ? atomic_load (&me->done_seq) : 0);
     seg_close (&host->seg);
     free (host->node_of);
     free (host->leader_of);
@@ -188,9 +191,17 @@ static void op_fini (void *state)
     free (host);
 }
 
+static void op_abort (void *state)
+{
+    struct host *host = state;
+
+    atomic_store (&host->aborted, true);
+    seg_signal (&host->seg);
+}
+
 static train_status_t op_init (struct join *join, const char *name,
-                               int64_t timeout_ms, void **ret_state,
-                               train_error_t *err)
+                               int64_t timeout_ms, struct comm_where *where,
+                               void **ret_state, train_error_t *err)
 {
     struct host *host = host_new (join, name, timeout_ms);
     struct host_card *cards = calloc ((size_t)join->size, sizeof (*cards));
@@ -199,6 +210,7 @@ static train_status_t op_init (struct join *join, const char *name,
     train_status_t status;
     int listener = -1;
 
+    (void)where;
     if (!host || !cards) {
         free (host);
         free (cards);
@@ -225,5 +237,8 @@ const struct comm_ops comm_host = {
     .name = "host",
     .init = op_init,
     .run = host_run_call,
+    .step = host_step,
+    .follow = host_follow,
+    .abort = op_abort,
     .fini = op_fini,
 };

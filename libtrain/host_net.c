@@ -21,6 +21,7 @@
 
 #define GREET_MS  5000
 #define FAIL_MS   1000 /* to say that it failed */
+#define LINGER_MS 500  /* for others to hear it */
 #define MAX_READS 64   /* from one peer in a row */
 #define MAX_IOV   16
 #define NET_MAGIC 0x31544552544e4f43u
@@ -118,9 +119,9 @@ static train_status_t make_peers (struct host *host, train_error_t *err)
     size_t n = (size_t)host->nodes;
 
     /* at most: every call of this node twice (one call ahead), one window of
-     * sums a run, one window of results, failure and goodbye */
+     * sums a run, one window of results, a sign of life, failure and goodbye */
     host->queue_max =
-        (unsigned)(2 * host->local_size + HOST_DEPTH * (host->hops + 1) + 2);
+        (unsigned)(2 * host->local_size + HOST_DEPTH * (host->hops + 1) + 3);
     host->peers = calloc (n, sizeof (*host->peers));
     host->polls = calloc (n + 1, sizeof (*host->polls));
     for (int i = 0; host->peers && i < host->nodes; i++) {
@@ -210,6 +211,8 @@ static bool send_some (const struct host *host, struct peer *peer)
     bool moved = false;
 
     while (peer->fd >= 0 && peer->head != peer->tail) {
+        const struct out_frame *f = &peer->queue[peer->head % host->queue_max];
+        bool here = f->head.type == FRAME_HERE;
         struct iovec iov[MAX_IOV];
         struct msghdr msg = {.msg_iov = iov};
         ssize_t n;
@@ -224,7 +227,7 @@ static bool send_some (const struct host *host, struct peer *peer)
             break;
         }
         count_sent (host, peer, (size_t)n);
-        moved = true;
+        moved |= !here;
     }
     return moved;
 }
@@ -235,6 +238,7 @@ static bool place (struct host *host, int node, struct peer *peer)
     switch (peer->in.type) {
     case FRAME_FAIL:
     case FRAME_LEAVE:
+    case FRAME_HERE:
     case FRAME_CALL:
         peer->to = peer->text;
         return peer->in.len < sizeof (peer->text);
@@ -255,6 +259,9 @@ static bool arrived (struct host *host, int node, struct peer *peer)
     case FRAME_LEAVE:
         peer->left = true;
         peer->left_seq = peer->in.a;
+        return true;
+    case FRAME_HERE:
+        peer->here = peer->in.a;
         return true;
     default:
         return host_arrived (host, node, &peer->in, peer->to);
@@ -302,7 +309,7 @@ static bool receive_some (struct host *host, int node)
 
     for (int i = 0; peer->fd >= 0 && rc > 0 && i < MAX_READS; i++) {
         rc = receive_once (host, node, peer);
-        moved |= rc > 0;
+        moved |= rc > 0 && peer->in.type != FRAME_HERE;
     }
     if (rc < 0) {
         train_error_t err;
@@ -414,13 +421,18 @@ static void drop_queue (const struct host *host, struct peer *peer)
 
 void net_tell_failure (struct host *host)
 {
-    const struct seg_head *head = host->seg.head;
-    struct frame f = {.type = FRAME_FAIL,
-                      .len = (uint32_t)strlen (head->text),
-                      .hop = (uint32_t)head->code,
-                      .a = head->failed_seq};
+    struct frame f = {.type = FRAME_FAIL};
+    train_error_t *why = &host->telling;
     bool any = false;
 
+    /* Another rank may have been first, and not have written all of it yet. What
+     * is queued keeps its text. */
+    if (why->code == TRAIN_OK
+        && seg_failure (&host->seg, UINT64_MAX, why) == TRAIN_OK)
+        return;
+    f.len = (uint32_t)strlen (why->text);
+    f.hop = (uint32_t)why->code;
+    f.a = host->seg.head->failed_seq;
     for (int n = 0; n < host->nodes; n++) {
         struct peer *peer = &host->peers[n];
 
@@ -428,26 +440,59 @@ void net_tell_failure (struct host *host)
             continue;
         peer->told = true;
         drop_queue (host, peer);
-        net_put (peer, host, f, head->text);
+        net_put (peer, host, f, why->text);
         any = true;
     }
     if (any)
         flush (host);
 }
 
+/* Take what still comes: closing a connection with bytes that nobody has read
+ * also takes back those that the other side has not (RFC 2525, 2.17), here the
+ * failure. Who is told closes soon. */
+static void linger (struct host *host)
+{
+    int64_t until_ms = clock_ms () + LINGER_MS;
+    char drain[4096];
+
+    for (int n = 0; n < host->nodes; n++) {
+        if (host->peers[n].fd >= 0)
+            shutdown (host->peers[n].fd, SHUT_WR);
+    }
+    for (int open = 1; open > 0 && clock_left (until_ms, 1) > 0;) {
+        open = 0;
+        for (int n = 0; n < host->nodes; n++) {
+            struct peer *peer = &host->peers[n];
+            ssize_t got = 1;
+
+            while (peer->fd >= 0 && got > 0)
+                got = recv (peer->fd, drain, sizeof (drain), 0);
+            if (peer->fd >= 0 && (got == 0 || errno != EAGAIN))
+                lose (peer);
+            open += peer->fd >= 0;
+            host->polls[n] = (struct pollfd){peer->fd, POLLIN, 0};
+        }
+        if (open > 0)
+            poll (host->polls, (nfds_t)host->nodes, clock_left (until_ms, 50));
+    }
+}
+
 void net_fini (struct host *host, uint64_t done_seq)
 {
+    bool failed = host->seg.head
+                  && seg_failure (&host->seg, UINT64_MAX, NULL) != TRAIN_OK;
     struct frame f = {.type = FRAME_LEAVE, .a = done_seq};
 
     if (!host->peers)
         return;
-    if (host->seg.head
-        && seg_failure (&host->seg, UINT64_MAX, NULL) != TRAIN_OK)
+    if (failed)
         net_tell_failure (host);
     for (int n = 0; n < host->nodes && host->seg.head; n++)
         net_put (&host->peers[n], host, f, NULL);
     if (host->polls && host->seg.head)
         flush (host);
+    if (failed && host->polls)
+        linger (host);
     for (int n = 0; n < host->nodes; n++) {
         sock_close (&host->peers[n].fd);
         free (host->peers[n].queue);

@@ -12,7 +12,9 @@
 
 bool plan_reduces (const struct host_run *run)
 {
-    return run->call.kind == COMM_ALL_REDUCE || run->call.kind == COMM_REDUCE
+    return run->call.kind == COMM_ALL_REDUCE
+           || run->call.kind == COMM_ALL_REDUCE_LIST
+           || run->call.kind == COMM_REDUCE
            || run->call.kind == COMM_REDUCE_SCATTER;
 }
 
@@ -31,6 +33,7 @@ void plan_begin (struct host *host)
     case COMM_ALL_GATHER:
     case COMM_GATHER:
     case COMM_OBJECTS:
+    case COMM_SPLIT:
     case COMM_SCATTER:
         run->blocks = size;
         break;
@@ -55,6 +58,7 @@ int plan_giver (const struct host *host, uint64_t k)
     case COMM_ALL_GATHER:
     case COMM_GATHER:
     case COMM_OBJECTS:
+    case COMM_SPLIT:
         return (int)block;
     case COMM_ALL_TO_ALL:
         return (int)(block / (uint64_t)host->size);
@@ -126,6 +130,7 @@ char *plan_to (const struct host *host, uint64_t k, size_t *skip, size_t *bytes)
         break;
     case COMM_ALL_GATHER:
     case COMM_OBJECTS:
+    case COMM_SPLIT:
         at = block;
         break;
     case COMM_SCATTER:
@@ -140,4 +145,15 @@ char *plan_to (const struct host *host, uint64_t k, size_t *skip, size_t *bytes)
         break;
     }
     return mine ? run->to + elems_before (run, at, k) * run->elem_bytes : NULL;
+}
+
+/* This rank's share of a chunk: whole cache lines of every type. */
+void plan_share (const struct host *host, size_t elems, size_t *from,
+                 size_t *to)
+{
+    size_t n = (size_t)host->local_size, i = (size_t)host->local_rank;
+    size_t part = ((elems + n - 1) / n + 63) / 64 * 64;
+
+    *from = i * part < elems ? i * part : elems;
+    *to = (i + 1) * part < elems ? (i + 1) * part : elems;
 }

@@ -245,6 +245,29 @@ void seg_signal (struct seg *seg)
         return;
 }
 
+/* About 50 us, of the pauses below. */
+#define SPIN_ROUNDS 1000
+
+static void spin_pause (void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause ();
+#else
+    atomic_signal_fence (memory_order_seq_cst);
+#endif
+}
+
+bool seg_spin (const struct seg *seg, uint32_t event)
+{
+    for (int i = 0; i < SPIN_ROUNDS; i++) {
+        if (atomic_load_explicit (&seg->head->event, memory_order_relaxed)
+            != event)
+            return true;
+        spin_pause ();
+    }
+    return false;
+}
+
 void seg_wait (struct seg *seg, uint32_t event)
 {
     const struct timespec slice = {0, HOST_SLICE_MS * 1000000L};

@@ -16,6 +16,10 @@ enum watch_phase {
  * has been recorded. */
 bool watch_is_sound (struct host *host, enum watch_phase phase);
 
+/* watch_beat - this rank runs; [now_ms] by clock_ms. One that is in a call and
+ * has not said so for long has stopped. */
+void watch_beat (struct host *host, int64_t now_ms);
+
 /* watch_mismatch - record that the calls differ; returns the failure.
  *   calls   (size) all with this call's number */
 train_status_t watch_mismatch (struct host *host, const struct seg_call *calls,

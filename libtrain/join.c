@@ -16,10 +16,9 @@
 #include "meet.h"
 #include "sock.h"
 
-#define MAX_SIZE     65536
-#define DEFAULT_S    600
-#define AGENT_PORTS  8 /* tried above MASTER_PORT under torchrun */
-#define EXCHANGE_MAX 1024
+#define MAX_SIZE    65536
+#define DEFAULT_S   600
+#define AGENT_PORTS 8 /* tried above MASTER_PORT under torchrun */
 
 /* What the variables say; the others must fit to it. */
 struct vars {
@@ -270,8 +269,10 @@ static train_status_t exchange_by_job (struct join *join, char *all,
 train_status_t join_exchange (struct join *join, void *all, const void *mine,
                               size_t len, train_error_t *err)
 {
-    if (len == 0 || len > EXCHANGE_MAX)
+    if (len == 0 || len > JOIN_EXCHANGE_MAX)
         return err_set (err, TRAIN_EINVAL, "exchange of %zu bytes", len);
+    if (join->exchange)
+        return join->exchange (join, all, mine, len, err);
     if (join->size == 1) {
         memcpy (all, mine, len);
         return TRAIN_OK;
@@ -282,20 +283,68 @@ train_status_t join_exchange (struct join *join, void *all, const void *mine,
     return exchange_by_job (join, all, mine, len, err);
 }
 
+static train_status_t any_failed (char *cards, size_t len, int size,
+                                  train_error_t *err)
+{
+    const struct join_word *worst = NULL;
+    int who = 0;
+
+    for (int r = 0; r < size; r++) {
+        struct join_word *word = (struct join_word *)(cards + (size_t)r * len);
+
+        word->text[sizeof (word->text) - 1] = '\0';
+        if (word->code != TRAIN_OK
+            && (!worst
+                || (worst->code == TRAIN_ETIMEDOUT
+                    && word->code != TRAIN_ETIMEDOUT))) {
+            worst = word;
+            who = r;
+        }
+    }
+    if (!worst)
+        return TRAIN_OK;
+    return err_set (err, (train_status_t)worst->code, "rank %d: %s", who,
+                    worst->text);
+}
+
+train_status_t join_tell (struct join *join, void *cards,
+                          struct join_word *mine, size_t len,
+                          train_status_t status, const train_error_t *why,
+                          train_error_t *err)
+{
+    mine->code = (int32_t)status;
+    if (status != TRAIN_OK)
+        snprintf (mine->text, sizeof (mine->text), "%.*s",
+                  (int)sizeof (mine->text) - 1, why->text);
+    TRY (join_exchange (join, cards, mine, len, err));
+    return any_failed (cards, len, join->size, err);
+}
+
 train_status_t join_address (struct join *join, char *text, size_t size,
                              train_error_t *err)
 {
     rv_job_error_t why;
 
-    if (join->meet)
+    if (join->address)
+        snprintf (text, size, "%s", join->address);
+    else if (join->meet)
         snprintf (text, size, "%s", meet_host (join->meet));
     else if (rv_job_address (join->job, text, size, &why) != RV_JOB_OK)
         return job_error (&why, err);
     return TRAIN_OK;
 }
 
+static atomic_bool pmix_ended;
+
+bool join_ended_pmix (void)
+{
+    return pmix_ended;
+}
+
 void join_close (struct join *join)
 {
+    if (join->job && strcmp (rv_job_boot (join->job), "pmix") == 0)
+        pmix_ended = true;
     meet_close (join->meet);
     rv_job_finalize (join->job);
     free (join->node_of);

@@ -8,6 +8,7 @@
 #ifndef TRAIN_JOIN_H
 #define TRAIN_JOIN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,6 +17,11 @@
 #include "rv/job.h"
 
 struct meet;
+
+struct join;
+typedef train_status_t (*join_exchange_f) (struct join *join, void *all,
+                                           const void *mine, size_t len,
+                                           train_error_t *err);
 
 struct join {
     int rank, size;
@@ -28,7 +34,13 @@ struct join {
     rv_job_t *job;              /* by librvjob, or NULL */
     unsigned round;             /* exchanges so far, names keys of librvjob */
     const char *name;           /* of the group */
+    const char *address;        /* known already, or NULL */
+    join_exchange_f exchange;   /* another way than both, or NULL */
+    void *arg;                  /* of [exchange] */
 };
+
+#define JOIN_EXCHANGE_MAX 1024 /* bytes a rank */
+#define JOIN_ADDRESS_MAX  256
 
 /* join_open - find the others.
  *   name         of the group: both sides of a meeting must agree on it
@@ -47,6 +59,23 @@ train_status_t join_open (struct join *ret, const char *name,
 train_status_t join_exchange (struct join *join, void *all, const void *mine,
                               size_t len, train_error_t *err);
 
+/* What a rank says of how it went, as the first member of a card that the ranks
+ * of a backend exchange. Sent as it stands. */
+struct join_word {
+    int32_t code; /* TRAIN_OK, or why it cannot go on */
+    char text[400];
+};
+
+/* join_tell - tell each other how it went. The rank that failed speaks for all:
+ * the first, and rather one that knows why than one that waited in vain.
+ *   cards    (size * len) written, in rank order; each begins with its word
+ *   mine     (len) its word is written from [status] and [why]
+ * TRAIN_OK: all went well. The same on every rank; errors of join_exchange. */
+train_status_t join_tell (struct join *join, void *cards,
+                          struct join_word *mine, size_t len,
+                          train_status_t status, const train_error_t *why,
+                          train_error_t *err);
+
 /* join_address - numeric addresses by which other nodes may reach this one,
  * best first, separated by a space.
  *   text   (size) written */
@@ -54,5 +83,8 @@ train_status_t join_address (struct join *join, char *text, size_t size,
                              train_error_t *err);
 
 void join_close (struct join *join);
+
+/* join_ended_pmix - has a join of this process begun PMIx, and ended it? */
+bool join_ended_pmix (void);
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "err.h"
+#include "opts.h"
 #include "kernels/kernels.h"
 
 /* Neighbours of the same decay are one range: one pass of the kernel. */
@@ -25,12 +26,13 @@ struct train_adamw {
     int64_t updates;
 };
 
-static train_status_t check_options (const train_adamw_options_t *o,
+static train_status_t check_options (const train_adamw_options_t *opts,
+                                     train_adamw_options_t *o,
                                      train_error_t *err)
 {
-    if (!o || o->size != sizeof (*o))
-        return err_set (err, TRAIN_EINVAL,
-                        "adamw: size is not that of train_adamw_options_t");
+    if (!opts)
+        return err_set (err, TRAIN_EINVAL, "adamw: no options");
+    TRY (opts_read (o, sizeof (*o), opts, "adamw", err));
     if (!(o->beta1 >= 0 && o->beta1 < 1))
         return err_set (err, TRAIN_EINVAL,
                         "adamw: beta1 %g is not within 0 and below 1",
@@ -101,7 +103,8 @@ train_status_t train_adamw_create (const train_adamw_options_t *opts,
                                    train_adamw_t **ret_adamw,
                                    train_error_t *err)
 {
-    train_status_t status = check_options (opts, err);
+    train_adamw_options_t o;
+    train_status_t status = check_options (opts, &o, err);
     train_adamw_t *a;
 
     if (status != TRAIN_OK)
@@ -114,7 +117,7 @@ train_status_t train_adamw_create (const train_adamw_options_t *opts,
                         "adamw: no element, or params or ret_adamw is NULL");
     if (!(a = calloc (1, sizeof (*a))))
         return err_set (err, TRAIN_ENOMEM, "no memory for an optimizer");
-    a->opts = *opts;
+    a->opts = o;
     a->dtype = dtype;
     a->numel = numel;
     if ((status = add_ranges (a, params, n, err)) == TRAIN_OK)

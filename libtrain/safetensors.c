@@ -12,15 +12,7 @@
 #include <unistd.h>
 
 #include "err.h"
-
-struct train_safetensors {
-    char *map;
-    size_t map_bytes;
-    json_t *root; /* owns names and metadata */
-    train_st_entry_t *entries;
-    size_t count;
-    const train_st_entry_t **by_name; /* sorted, for find */
-};
+#include "sock.h"
 
 static int cmp_name (const void *a, const void *b)
 {
@@ -36,49 +28,72 @@ static int cmp_key (const void *key, const void *b)
     return strcmp (key, (*y)->name);
 }
 
+train_status_t st_pread (const struct st_part *part, void *to, size_t n,
+                         uint64_t at, train_error_t *err)
+{
+    char *out = to;
+
+    if (part->fd < 0 && n > 0) {
+        memcpy (to, part->map + at, n);
+        return TRAIN_OK;
+    }
+    while (n > 0) {
+        ssize_t got = pread (part->fd, out, n, (off_t)at);
+
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return err_set (err, TRAIN_EIO, "read: %s", strerror (errno));
+        if (got == 0)
+            return err_set (err, TRAIN_EIO,
+                            "it ends at byte %llu, %zu too soon: it was "
+                            "shortened after it was opened",
+                            (unsigned long long)at, n);
+        out += got;
+        at += (uint64_t)got;
+        n -= (size_t)got;
+    }
+    return TRAIN_OK;
+}
+
 /* The mapping is private and read-only: a later rename over the path leaves
  * it as it is (huggingface/safetensors PR 764). */
-static train_status_t map_file (train_safetensors_t *file, const char *path,
-                                train_error_t *err)
+static train_status_t map_file (struct st_part *part, train_error_t *err)
 {
-    int fd = open (path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    train_status_t status = TRAIN_OK;
     struct stat st;
     void *map;
 
-    if (fd < 0)
+    part->fd = open (part->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (part->fd < 0)
         return err_set (err, errno == ENOENT ? TRAIN_ENOTFOUND : TRAIN_EIO,
                         "%s", strerror (errno));
-    if (fstat (fd, &st) < 0)
-        status = err_set (err, TRAIN_EIO, "%s", strerror (errno));
-    else if (!S_ISREG (st.st_mode))
-        status = err_set (err, TRAIN_EIO, "not a regular file");
-    else if (st.st_size < 8)
-        status = err_set (err, TRAIN_EFORMAT,
-                          "%lld bytes are too few for a safetensors file",
-                          (long long)st.st_size);
-    if (status != TRAIN_OK)
-        goto out;
-    map = mmap (NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (map == MAP_FAILED) {
-        status =
-            err_set (err, TRAIN_EIO, "cannot map it: %s", strerror (errno));
-        goto out;
-    }
-    file->map = map;
-    file->map_bytes = (size_t)st.st_size;
-out:
-    close (fd);
-    return status;
+    if (fstat (part->fd, &st) < 0)
+        return err_set (err, TRAIN_EIO, "%s", strerror (errno));
+    if (!S_ISREG (st.st_mode))
+        return err_set (err, TRAIN_EIO, "not a regular file");
+    if (st.st_size < 8)
+        return err_set (err, TRAIN_EFORMAT,
+                        "%lld bytes are too few for a safetensors file",
+                        (long long)st.st_size);
+    map = mmap (NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, part->fd, 0);
+    if (map == MAP_FAILED)
+        return err_set (err, TRAIN_EIO, "cannot map it: %s", strerror (errno));
+    part->map = map;
+    part->map_bytes = (size_t)st.st_size;
+    return TRAIN_OK;
 }
 
-static train_status_t read_header (train_safetensors_t *file,
-                                   train_error_t *err)
+/* The header is read, not looked at in the map: the file may be shortened. */
+train_status_t st_read_part (struct st_part *part,
+                             train_st_entry_t **ret_entries, size_t *ret_count,
+                             train_error_t *err)
 {
-    size_t rest = file->map_bytes - 8;
+    size_t rest = part->map_bytes - 8;
+    train_status_t status;
+    char *header;
     uint64_t n;
 
-    memcpy (&n, file->map, 8);
+    TRY (st_pread (part, &n, 8, 0, err));
     n = le64toh (n);
     if (n == 0)
         return err_set (err, TRAIN_EFORMAT, "its header is empty");
@@ -89,13 +104,49 @@ static train_status_t read_header (train_safetensors_t *file,
     if (n > rest)
         return err_set (err, TRAIN_EFORMAT,
                         "a header of %llu bytes does not fit a file of %zu",
-                        (unsigned long long)n, file->map_bytes);
-    return st_parse (file->map + 8, (size_t)n, file->map + 8 + n,
-                     rest - (size_t)n, &file->root, &file->entries,
-                     &file->count, err);
+                        (unsigned long long)n, part->map_bytes);
+    if (!(header = malloc ((size_t)n)))
+        return err_set (err, TRAIN_ENOMEM,
+                        "no memory for a header of %llu "
+                        "bytes",
+                        (unsigned long long)n);
+    status = st_pread (part, header, (size_t)n, 8, err);
+    if (status == TRAIN_OK)
+        status =
+            st_parse (header, (size_t)n, part->map + 8 + n, rest - (size_t)n,
+                      &part->root, ret_entries, ret_count, err);
+    free (header);
+    return status;
 }
 
-static train_status_t make_index (train_safetensors_t *file, train_error_t *err)
+train_status_t st_open_part (const char *path, struct st_part *part,
+                             train_st_entry_t **ret_entries, size_t *ret_count,
+                             train_error_t *err)
+{
+    train_status_t status = TRAIN_OK;
+
+    part->fd = -1;
+    if (!(part->path = strdup (path)))
+        status = err_set (err, TRAIN_ENOMEM, "no memory for a name");
+    if (status == TRAIN_OK)
+        status = map_file (part, err);
+    if (status == TRAIN_OK)
+        status = st_read_part (part, ret_entries, ret_count, err);
+    if (status != TRAIN_OK)
+        return err_prefix (err, status, "%s", path);
+    return TRAIN_OK;
+}
+
+void st_close_part (struct st_part *part)
+{
+    json_decref (part->root);
+    if (part->map)
+        munmap (part->map, part->map_bytes);
+    sock_close (&part->fd);
+    free (part->path);
+}
+
+train_status_t st_sort_names (train_safetensors_t *file, train_error_t *err)
 {
     if (file->count == 0)
         return TRAIN_OK;
@@ -114,23 +165,27 @@ train_status_t train_safetensors_open (const char *path,
                                        train_error_t *err)
 {
     train_safetensors_t *file;
-    train_status_t status;
+    train_status_t status = TRAIN_ENOMEM;
 
     if (!path || !ret_file)
         return err_set (err, TRAIN_EINVAL, "safetensors: no path or result");
-    if (!(file = calloc (1, sizeof (*file))))
-        return err_set (err, TRAIN_ENOMEM, "%s: no memory", path);
-    status = map_file (file, path, err);
-    if (status == TRAIN_OK)
-        status = read_header (file, err);
-    if (status == TRAIN_OK)
-        status = make_index (file, err);
-    if (status != TRAIN_OK) {
-        train_safetensors_close (file);
-        return err_prefix (err, status, "%s", path);
+    file = calloc (1, sizeof (*file));
+    if (file)
+        file->parts = calloc (1, sizeof (*file->parts));
+    if (file && file->parts) {
+        file->n_parts = 1;
+        status =
+            st_open_part (path, file->parts, &file->entries, &file->count, err);
+        if (status == TRAIN_OK)
+            status = st_sort_names (file, err);
+    } else {
+        err_set (err, TRAIN_ENOMEM, "%s: no memory", path);
     }
-    *ret_file = file;
-    return TRAIN_OK;
+    if (status != TRAIN_OK)
+        train_safetensors_close (file);
+    else
+        *ret_file = file;
+    return status;
 }
 
 void train_safetensors_close (train_safetensors_t *file)
@@ -141,9 +196,9 @@ void train_safetensors_close (train_safetensors_t *file)
         return;
     free (file->by_name);
     free (file->entries);
-    json_decref (file->root);
-    if (file->map)
-        munmap (file->map, file->map_bytes);
+    for (size_t i = 0; i < file->n_parts; i++)
+        st_close_part (&file->parts[i]);
+    free (file->parts);
     free (file);
     errno = saved;
 }
@@ -174,6 +229,10 @@ const train_st_entry_t *train_safetensors_find (const train_safetensors_t *file,
 const char *train_safetensors_meta (const train_safetensors_t *file,
                                     const char *key)
 {
-    return json_string_value (
-        json_object_get (json_object_get (file->root, ST_META_KEY), key));
+    const char *value = NULL;
+
+    for (size_t i = 0; i < file->n_parts && !value && key; i++)
+        value = json_string_value (json_object_get (
+            json_object_get (file->parts[i].root, ST_META_KEY), key));
+    return value;
 }

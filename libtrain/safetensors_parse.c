@@ -14,28 +14,10 @@
 
 #include "err.h"
 
-/* Every type of the format, so that a file with one that libtrain has not is
- * told apart from a broken one. */
-static const struct {
-    const char *name;
-    unsigned bits;
-    int dtype; /* train_dtype_t, or -1 */
-} types[] = {
-    {"BOOL", 8, -1},        {"F4", 4, -1},          {"F6_E2M3", 6, -1},
-    {"F6_E3M2", 6, -1},     {"U8", 8, TRAIN_U8},    {"I8", 8, -1},
-    {"F8_E5M2", 8, -1},     {"F8_E4M3", 8, -1},     {"F8_E8M0", 8, -1},
-    {"F8_E4M3FNUZ", 8, -1}, {"F8_E5M2FNUZ", 8, -1}, {"I16", 16, -1},
-    {"U16", 16, -1},        {"F16", 16, TRAIN_F16}, {"BF16", 16, TRAIN_BF16},
-    {"I32", 32, TRAIN_I32}, {"U32", 32, -1},        {"F32", 32, TRAIN_F32},
-    {"C64", 64, -1},        {"F64", 64, TRAIN_F64}, {"I64", 64, TRAIN_I64},
-    {"U64", 64, -1},
-};
-
 /* An entry on its way, with its range in the data. */
 struct item {
     train_st_entry_t e;
     uint64_t begin, end;
-    const char *unsupported; /* name of the type, or NULL */
 };
 
 static train_status_t bad (train_error_t *err, const char *name,
@@ -82,14 +64,10 @@ static train_status_t read_dtype (struct item *it, const json_t *dtype,
 
     if (!text)
         return bad (err, it->e.name, "'dtype' is missing or not a string");
-    for (size_t i = 0; i < sizeof (types) / sizeof (*types); i++) {
-        if (strcmp (types[i].name, text) != 0)
-            continue;
-        *ret_bits = types[i].bits;
-        if (types[i].dtype < 0)
-            it->unsupported = types[i].name;
-        else
-            it->e.dtype = (train_dtype_t)types[i].dtype;
+    it->e.type = st_type_of (text);
+    if (it->e.type != TRAIN_ST_AUTO) {
+        it->e.dtype = st_type_dtype (it->e.type);
+        *ret_bits = train_st_type_bits (it->e.type);
         return TRAIN_OK;
     }
     return err_set (err, TRAIN_EFORMAT, "tensor '%s': unknown dtype '%s'",
@@ -201,10 +179,6 @@ static train_status_t check_support (const struct item *items, size_t n,
                                      train_error_t *err)
 {
     for (size_t i = 0; i < n; i++) {
-        if (items[i].unsupported)
-            return err_set (err, TRAIN_ENOTSUP,
-                            "tensor '%s': dtype %s is not one of libtrain's",
-                            items[i].e.name, items[i].unsupported);
         if (items[i].e.ndim > TRAIN_MAX_DIMS)
             return err_set (err, TRAIN_ENOTSUP,
                             "tensor '%s': more than %d dimensions",

@@ -5,13 +5,16 @@
 #include <math.h>
 
 #include "err.h"
+#include "opts.h"
 
-train_status_t train_schedule_check (const train_schedule_t *s,
+train_status_t train_schedule_check (const train_schedule_t *schedule,
                                      train_error_t *err)
 {
-    if (!s || s->size != sizeof (*s))
-        return err_set (err, TRAIN_EINVAL,
-                        "schedule: size is not that of train_schedule_t");
+    train_schedule_t own, *s = &own;
+
+    if (!schedule)
+        return err_set (err, TRAIN_EINVAL, "schedule: there is none");
+    TRY (opts_read (s, sizeof (*s), schedule, "schedule", err));
     if (s->kind < TRAIN_SCHEDULE_CONSTANT || s->kind > TRAIN_SCHEDULE_COSINE)
         return err_set (err, TRAIN_EINVAL, "schedule: unknown kind %d",
                         (int)s->kind);

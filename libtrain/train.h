@@ -9,11 +9,15 @@
 #include <train/copy.h>
 #include <train/group.h>
 #include <train/safetensors.h>
+#include <train/frames.h>
+#include <train/share.h>
 #include <train/decoder.h>
+#include <train/hf.h>
 #include <train/schedule.h>
 #include <train/data.h>
 #include <train/optim.h>
 #include <train/ckpt.h>
 #include <train/trainer.h>
+#include <train/trace.h>
 
 #endif

@@ -11,16 +11,20 @@
 #include <time.h>
 #include <xxhash.h>
 
+#include <train/trace.h>
+
 #include "err.h"
+#include "opts.h"
 
 #define MAX_SKIPS 10
 
-static train_status_t check_options (const train_trainer_options_t *o,
+static train_status_t check_options (const train_trainer_options_t *opts,
+                                     train_trainer_options_t *o,
                                      train_error_t *err)
 {
-    if (!o || o->size != sizeof (*o))
-        return err_set (err, TRAIN_EINVAL,
-                        "trainer: size is not that of train_trainer_options_t");
+    if (!opts)
+        return err_set (err, TRAIN_EINVAL, "trainer: no options");
+    TRY (opts_read (o, sizeof (*o), opts, "trainer", err));
     if (o->batch < 1)
         return err_set (err, TRAIN_EINVAL, "batch %d is below 1", o->batch);
     if (o->micro_batch < 0)
@@ -104,8 +108,26 @@ static int64_t hash_options (const train_trainer_options_t *o)
 
 static int64_t hash_model (const train_decoder_config_t *c)
 {
-    double v[] = {c->layers, c->dim, c->heads,      c->kv_heads, c->ffn,
-                  c->vocab,  c->tie, c->rope_theta, c->norm_eps, c->dtype};
+    double v[] = {c->layers,
+                  c->dim,
+                  c->heads,
+                  c->kv_heads,
+                  c->ffn,
+                  c->vocab,
+                  c->tie,
+                  c->rope_theta,
+                  c->norm_eps,
+                  c->dtype,
+                  c->head_dim,
+                  c->qkv_bias,
+                  c->qk_norm,
+                  c->rope.kind,
+                  c->rope.factor,
+                  c->rope.original,
+                  c->rope.low,
+                  c->rope.high,
+                  c->rope.attention,
+                  c->rope.whole};
 
     return (int64_t)XXH3_64bits (v, sizeof (v));
 }
@@ -154,8 +176,11 @@ static train_status_t compare_ranks (train_trainer_t *t, train_error_t *err)
 static train_status_t set_up (train_trainer_t *t, train_error_t *err)
 {
     size_t n;
-    train_status_t status = share_rows (t, err);
+    train_status_t status = train_trace_open (NULL, train_group_rank (t->group),
+                                              train_group_size (t->group), err);
 
+    if (status == TRAIN_OK)
+        status = share_rows (t, err);
     if (status == TRAIN_OK)
         status = make_adamw (t, err);
     if (status == TRAIN_OK)
@@ -179,7 +204,8 @@ train_status_t train_trainer_create (const train_trainer_options_t *opts,
                                      train_trainer_t **ret_trainer,
                                      train_error_t *err)
 {
-    train_status_t status = check_options (opts, err);
+    train_trainer_options_t o;
+    train_status_t status = check_options (opts, &o, err);
     train_trainer_t *t;
 
     if (status != TRAIN_OK)
@@ -189,7 +215,7 @@ train_status_t train_trainer_create (const train_trainer_options_t *opts,
                         "trainer: group, data, decoder or ret_trainer is NULL");
     if (!(t = calloc (1, sizeof (*t))))
         return err_set (err, TRAIN_ENOMEM, "no memory for a trainer");
-    t->opts = *opts;
+    t->opts = o;
     if (t->opts.max_skips == 0)
         t->opts.max_skips = MAX_SKIPS;
     t->group = group;
@@ -289,6 +315,15 @@ static double now (void)
     return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
 }
 
+static void end_step (const train_trainer_t *t, const train_span_t *span,
+                      train_status_t status)
+{
+    const train_trace_arg_t args[] = {{"step", t->step + 1},
+                                      {"status", status}};
+
+    train_trace_end (span, NULL, args, 2);
+}
+
 train_status_t train_trainer_step (train_trainer_t *t, bool stop,
                                    train_metrics_t *ret_metrics,
                                    train_error_t *err)
@@ -296,16 +331,22 @@ train_status_t train_trainer_step (train_trainer_t *t, bool stop,
     double begin = now (), sums[N_SUMS] = {0}, norm = 0;
     double lr = train_schedule_lr (&t->opts.schedule, t->step);
     int64_t n = 0;
+    train_span_t whole = train_trace_begin ("step", "step");
+    train_span_t part = train_trace_begin ("step", "forward and backward");
     bool bad;
     train_status_t status = run_passes (t, &sums[LOSS], &n, err);
 
+    train_trace_end (&part, NULL, NULL, 0);
     sums[TOKENS] = (double)n;
     sums[STOP] = stop;
     if (status == TRAIN_OK)
         status = combine (t, sums, &norm, err);
     bad = sums[BAD] > 0 || !isfinite (sums[LOSS]);
+    part = train_trace_begin ("step", "update");
     if (status == TRAIN_OK)
         status = update (t, bad, lr, norm, err);
+    train_trace_end (&part, NULL, NULL, 0);
+    end_step (t, &whole, status);
     if (status != TRAIN_OK)
         return status;
     t->step++;

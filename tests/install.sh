@@ -37,7 +37,8 @@ exports_only () # exports_only LIB REGEX - and at least one such symbol
 # so the package is configured for the prefix it is tested in.
 mkdir -p "$work/build"
 cd "$work/build" || exit 1
-"$src/configure" -C --prefix="$prefix" --sysconfdir="$prefix/etc" >configure.log 2>&1 \
+# shellcheck disable=SC2086 # words, as etc/quickstart takes them
+"$src/configure" -C ${CONFIGURE_FLAGS:-} --prefix="$prefix" --sysconfdir="$prefix/etc" >configure.log 2>&1 \
     || { tail -n 20 configure.log; echo "0 passed, 1 failed, 0 skipped"; exit 1; }
 check "make" make -s -j"$(nproc)"
 check "make install" make -s install

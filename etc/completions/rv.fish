@@ -48,7 +48,7 @@ complete -c rv -n '__rv_is help' -a 'run up ps logs stop status cost attach forw
 complete -c rv -n __rv_none -l sandbox -d 'use the sandbox'
 complete -c rv -n __rv_none -l version -d version
 complete -c rv -l help -d help
-complete -c rv -n 'not __rv_is attach' -l json -d 'one JSON object on stdout'
+complete -c rv -l json -d 'one JSON object on stdout'
 complete -c rv -n '__rv_is run; or __rv_is up' -s g -l gpus -x -d 'GPUs of the job'
 complete -c rv -n '__rv_is run; or __rv_is up' -l mig -d 'MIG slices, one a task'
 complete -c rv -n '__rv_is run' -l snapshot -d 'run in a copy of what git tracks'

@@ -19,7 +19,7 @@ AC_DEFUN([X_AC_WITH_NCCL], [
             x_ac_nccl_version=$((x_ac_nccl_num / 10000)).$((x_ac_nccl_num % 10000 / 100)).$((x_ac_nccl_num % 100))])
         CPPFLAGS=$x_ac_save_CPPFLAGS
     ])
-    X_AC_WITH_RESULT([nccl], [$x_ac_have_nccl], [$x_ac_nccl_version; headers alone, libtrain has no backend on it yet], [nccl.h, and CUDA])
+    X_AC_WITH_RESULT([nccl], [$x_ac_have_nccl], [$x_ac_nccl_version; headers alone, libnccl.so.2 is opened at run time], [nccl.h, and CUDA])
     AS_IF([test $x_ac_have_nccl = yes], [AC_DEFINE([HAVE_NCCL], [1], [NCCL headers are there])])
     AC_DEFINE_UNQUOTED([RV_NCCL_VERSION], ["${x_ac_nccl_version:-none}"], [NCCL release built for])
     AC_SUBST([NCCL_CPPFLAGS])

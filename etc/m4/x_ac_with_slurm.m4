@@ -3,7 +3,8 @@
 #   X_AC_WITH_SLURM
 # DESCRIPTION
 #   slurm/spank.h and libslurm: the plugin and the program rv.
-#   Sets SLURM_CPPFLAGS, SLURM_LIBS, HAVE_SLURM, RV_SLURM_VERSION.
+#   Sets SLURM_CPPFLAGS, SLURM_LIBS, HAVE_SLURM, RV_SLURM_VERSION, and
+#   RV_SLURM_BINDIR, where Slurm's commands are looked for behind PATH.
 AC_DEFUN([X_AC_WITH_SLURM], [
     X_AC_WITH_ARG([slurm], [Slurm headers and libslurm: plugin and rv])
     x_ac_have_slurm=no SLURM_CPPFLAGS= SLURM_LIBS= x_ac_slurm_version=
@@ -24,6 +25,10 @@ AC_DEFUN([X_AC_WITH_SLURM], [
         CPPFLAGS=$x_ac_save_CPPFLAGS LDFLAGS=$x_ac_save_LDFLAGS LIBS=$x_ac_save_LIBS
     ])
     X_AC_WITH_RESULT([slurm], [$x_ac_have_slurm], [$x_ac_slurm_version], [Debian: libslurm-dev; without it no plugin and no rv])
+    AS_IF([test -d "$with_slurm/bin"], [x_ac_slurm_bin=$with_slurm/bin], [
+        AC_PATH_PROG([x_ac_sbatch], [sbatch], [/usr/bin/sbatch])
+        x_ac_slurm_bin=`dirname "$x_ac_sbatch"`])
+    AC_DEFINE_UNQUOTED([RV_SLURM_BINDIR], ["$x_ac_slurm_bin"], [folder of Slurm's commands])
     AC_DEFINE_UNQUOTED([RV_SLURM_VERSION], ["${x_ac_slurm_version:-none}"], [Slurm release built for])
     AC_SUBST([SLURM_CPPFLAGS])
     AC_SUBST([SLURM_LIBS])

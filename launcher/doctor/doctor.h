@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "plan/error.h"
 #include "settings.h"
@@ -29,6 +30,7 @@ struct doctor_check {
 struct doctor_node {
     char *name;
     char *slurm;             /* release of its slurmd; "" = unknown */
+    char *gres;              /* "gpu:a100:4"; "" = none */
     const char *slurm_state; /* "idle", "allocated"; static */
     bool idle;               /* reachable and free: a step can start there */
     bool picked; /* on the list that the user gave, or there is none */
@@ -38,7 +40,15 @@ struct doctor_node {
     bool answered;   /* the step wrote its line */
     bool dir_seen;   /* the state folder is the one that we see */
     bool dir_usable; /* and can be written in */
+    int64_t gpus_slurm; /* by gres, whole ones; -1 = unknown, or slices too */
+    int64_t gpus_there; /* by the driver; negative: enum doctor_gpus */
     char text[400];
+};
+
+enum doctor_gpus {
+    GPUS_NO_DRIVER = -1,
+    GPUS_NO_ANSWER = -2, /* NVML hung or crashed */
+    GPUS_UNKNOWN = -3,   /* not asked */
 };
 
 struct doctor_partition {
@@ -78,6 +88,11 @@ void doctor_pmix (struct doctor_check *check);
 /* Makes the folder where it is missing, as rv run does. */
 void doctor_state_dir (struct doctor_check *check, const char *state_dir);
 
+/* doctor_conf - what rv.conf names against what [site] has: a default that is
+ * not there fails, a section warns. */
+void doctor_conf (struct doctor_check *check, const struct site_conf *conf,
+                  const struct doctor_site *site);
+
 /* doctor_pick - mark the nodes that [list] names; NULL marks all.
  * RV_EINVAL for a malformed list, RV_ENOTFOUND for a node that is not there. */
 int doctor_pick (struct doctor_site *site, const char *list,
@@ -100,6 +115,11 @@ void doctor_take (struct doctor_site *site, char *line);
 /* doctor_judge - state and text of one node from what is known of it (exposed
  * for its test). */
 void doctor_judge (struct doctor_node *node, bool plugin_here);
+
+/* doctor_compare - gres against the driver's GPUs, over the nodes that answered:
+ * a driver that only some nodes have is missing on the others (exposed for its
+ * test). After doctor_judge. */
+void doctor_compare (struct doctor_site *site);
 
 /* doctor_same_release - do two versions ("22.05.8") share major and minor?
  */

@@ -91,8 +91,10 @@ void doctor_controller (struct doctor_check *check,
                     site->slurm, site->n_nodes);
     else
         doctor_set (check, DOCTOR_FAIL,
-                    "ask where slurm.conf is (SLURM_CONF), or start a private "
-                    "Slurm with 'rv sandbox up'",
+                    err->code == RV_EMISMATCH
+                        ? NULL
+                        : "ask where slurm.conf is (SLURM_CONF), or start a "
+                          "private Slurm with 'rv sandbox up'",
                     "%s", err->text);
 }
 

@@ -5,9 +5,9 @@
  * that no earlier one has asked. The step is given up when it cannot start at
  * once (srun --immediate): the doctor must not wait in the queue. Each of its
  * tasks writes one line:
- *     rv-doctor TAB node TAB plugin TAB folder TAB rv-exec's version
- * where plugin is what the plugin left in the environment, and folder is "rw",
- * "r" or "none". */
+ *     rv-doctor TAB node TAB plugin TAB folder TAB rv-exec's version TAB GPUs
+ * where plugin is what the plugin left in the environment, folder is "rw", "r"
+ * or "none", and GPUs is what rv-exec --gpus says, or "bad". */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif
@@ -38,8 +38,9 @@ static const char script[] =
     "  if : >\"$2/at-$SLURMD_NODENAME\"; then folder=rw; fi\n"
     "fi 2>/dev/null\n"
     "version=$(\"$1\" --version 2>/dev/null)\n"
-    "printf '" TAG "\\t%s\\t%s\\t%s\\t%s\\n' \"$SLURMD_NODENAME\" "
-    "\"${RV_PLUGIN-}\" \"$folder\" \"$version\"\n";
+    "gpus=$(\"$1\" --gpus 2>/dev/null) || gpus=bad\n"
+    "printf '" TAG "\\t%s\\t%s\\t%s\\t%s\\t%s\\n' \"$SLURMD_NODENAME\" "
+    "\"${RV_PLUGIN-}\" \"$folder\" \"$version\" \"$gpus\"\n";
 
 static const char exec_version[] = RV_VERSION_LINE ("rv-exec");
 
@@ -114,6 +115,19 @@ void doctor_judge (struct doctor_node *node, bool plugin_here)
     }
 }
 
+static int64_t read_gpus (const char *text)
+{
+    char *end;
+    long n;
+
+    if (!text || !*text)
+        return GPUS_UNKNOWN;
+    if (!strcmp (text, "none"))
+        return GPUS_NO_DRIVER;
+    n = strtol (text, &end, 10);
+    return *end || n < 0 ? GPUS_NO_ANSWER : n;
+}
+
 void doctor_take (struct doctor_site *site, char *line)
 {
     char *field[5];
@@ -130,10 +144,66 @@ void doctor_take (struct doctor_site *site, char *line)
             continue;
         node->plugin = strdup (field[2]);
         node->rv_exec = strdup (field[4]);
+        node->gpus_there = read_gpus (line);
         node->dir_seen = field[3][0] == 'r';
         node->dir_usable = !strcmp (field[3], "rw");
         node->answered = node->plugin && node->rv_exec;
     }
+}
+
+/* What is well is said beside the rest, and gives way to what is not. */
+static void add_text (struct doctor_node *node, enum doctor_state state,
+                      const char *text)
+{
+    size_t n = strlen (node->text);
+
+    if (state != DOCTOR_OK && node->state == DOCTOR_OK) {
+        node->state = state;
+        n = 0;
+    }
+    snprintf (node->text + n, sizeof (node->text) - n, "%s%s", n ? "; " : "",
+              text);
+    if (state == DOCTOR_FAIL)
+        node->state = state;
+}
+
+static void compare (struct doctor_node *node, bool driver_elsewhere)
+{
+    long long want = node->gpus_slurm, n = node->gpus_there;
+    char text[200];
+
+    if (want < 0 || n == GPUS_UNKNOWN || (want == 0 && n < 0))
+        return;
+    if (n == GPUS_NO_ANSWER)
+        snprintf (text, sizeof (text),
+                  "NVML there hangs or fails, and gres says %lld GPUs", want);
+    else if (n < 0)
+        snprintf (text, sizeof (text),
+                  "gres says %lld GPUs, and there is no driver", want);
+    else if (n == want)
+        snprintf (text, sizeof (text), "%lld GPUs by gres and by NVML", n);
+    else
+        snprintf (text, sizeof (text), "gres says %lld GPUs, NVML %lld", want,
+                  n);
+    if (n == GPUS_NO_ANSWER || (n >= 0 && n < want)
+        || (n < 0 && driver_elsewhere))
+        add_text (node, DOCTOR_FAIL, text);
+    else if (n > want)
+        add_text (node, DOCTOR_WARN, text);
+    else
+        add_text (node, DOCTOR_OK, text);
+}
+
+void doctor_compare (struct doctor_site *site)
+{
+    bool driver = false;
+
+    for (size_t i = 0; i < site->n_nodes; i++)
+        driver =
+            driver || (site->node[i].answered && site->node[i].gpus_there > 0);
+    for (size_t i = 0; i < site->n_nodes; i++)
+        if (site->node[i].answered)
+            compare (&site->node[i], driver);
 }
 
 /* srun's last words, without its name. */
@@ -252,7 +322,7 @@ static bool step_words (const struct step *step, const char *partition,
         "--immediate=10",
         "--mpi=none",
         "--kill-on-bad-exit=0",
-        "--wait=10",
+        "--wait=20",
         "--input=none",
         "--quiet",
     };
@@ -370,12 +440,17 @@ static void sum_up (const struct doctor_site *site, struct doctor_check *check)
         }
     if (n[DOCTOR_FAIL])
         doctor_set (check, DOCTOR_FAIL,
-                    "install rv there as here, and see each node's line",
+                    "see each node's line: rv, its plugin and the GPUs must be "
+                    "there as here and in slurm.conf",
                     "%zu of %zu nodes lack something", n[DOCTOR_FAIL], picked);
     else if (n[DOCTOR_UNKNOWN])
         doctor_set (check, DOCTOR_WARN, "try again when they are idle",
                     "%zu of %zu nodes could not be asked", n[DOCTOR_UNKNOWN],
                     picked);
+    else if (n[DOCTOR_WARN])
+        doctor_set (check, DOCTOR_WARN, "see each node's line",
+                    "%zu of %zu nodes have more than Slurm knows",
+                    n[DOCTOR_WARN], picked);
     else
         doctor_set (check, DOCTOR_OK, NULL, "all %zu nodes are as this one",
                     picked);
@@ -401,6 +476,7 @@ int doctor_nodes (struct doctor_site *site, const struct settings *settings,
         return status;
     for (size_t i = 0; i < site->n_nodes; i++)
         doctor_judge (&site->node[i], plugin_here);
+    doctor_compare (site);
     sum_up (site, check);
     return RV_OK;
 }

@@ -12,6 +12,7 @@
 
 #include "doctor/doctor.h"
 #include "jsonout.h"
+#include "plan/gres.h"
 #include "plan/hostlist.h"
 #include "slurm_ask.h"
 
@@ -45,6 +46,25 @@ static const struct {
     {NODE_STATE_INVALID_REG, "registered with a wrong configuration"},
 };
 
+/* By its gres; -1 where slices stand beside whole ones, which NVML counts
+ * otherwise. */
+static int64_t whole_gpus (const char *gres)
+{
+    struct gres_list list = {0};
+    bool slices = false;
+    int64_t n;
+
+    if (gres_parse (gres ? gres : "", &list, NULL) != RV_OK)
+        return -1;
+    for (size_t i = 0; i < list.n; i++)
+        slices = slices
+                 || (!strcmp (list.entry[i].name, "gpu")
+                     && gres_is_mig (list.entry[i].type));
+    n = slices ? -1 : (int64_t)gres_count (&list, NULL);
+    gres_fini (&list);
+    return n;
+}
+
 static json_t *pack_node (const node_info_t *node)
 {
     uint32_t base = node->node_state & NODE_STATE_BASE;
@@ -56,9 +76,11 @@ static json_t *pack_node (const node_info_t *node)
             break;
         }
     return json_pack (
-        "{s:o, s:o, s:s, s:b}", "name", jsonout_text (node->name), "slurm",
-        jsonout_text (node->version ? node->version : ""), "state", state,
-        "idle", base == NODE_STATE_IDLE && !(node->node_state & NOT_FREE));
+        "{s:o, s:o, s:s, s:I, s:o, s:b}", "name", jsonout_text (node->name),
+        "slurm", jsonout_text (node->version ? node->version : ""), "state",
+        state, "gpus", (json_int_t)whole_gpus (node->gres), "gres",
+        jsonout_text (node->gres ? node->gres : ""), "idle",
+        base == NODE_STATE_IDLE && !(node->node_state & NOT_FREE));
 }
 
 static json_t *pack_partition (const partition_info_t *part)
@@ -126,10 +148,13 @@ static bool read_node (const json_t *json, struct doctor_node *node)
 
     node->name = copy (json, "name");
     node->slurm = copy (json, "slurm");
+    node->gres = copy (json, "gres");
     node->slurm_state = state_of (state ? state : "");
     node->idle = json_is_true (json_object_get (json, "idle"));
+    node->gpus_slurm = json_integer_value (json_object_get (json, "gpus"));
+    node->gpus_there = GPUS_UNKNOWN;
     node->state = DOCTOR_UNKNOWN;
-    return node->name && node->slurm;
+    return node->name && node->slurm && node->gres;
 }
 
 static bool read_partition (const json_t *json, size_t n_nodes,
@@ -200,6 +225,7 @@ void doctor_site_fini (struct doctor_site *site)
     for (size_t i = 0; i < site->n_nodes; i++) {
         free (site->node[i].name);
         free (site->node[i].slurm);
+        free (site->node[i].gres);
         free (site->node[i].plugin);
         free (site->node[i].rv_exec);
     }

@@ -14,11 +14,13 @@
 #include "exec/claim.h"
 #include "exec/diagnose.h"
 #include "exec/exec.h"
+#include "exec/granted.h"
 #include "exec/log.h"
 #include "exec/report.h"
 #include "exec/results.h"
 #include "exec/segment_ask.h"
 #include "exec/segment_run.h"
+#include "exec/step_again.h"
 #include "jobfile.h"
 #include "plan/fsio.h"
 #include "proc.h"
@@ -390,6 +392,19 @@ static void write_status (const char *dir, const struct report_status *s)
         log_line (LOG_ERROR, "cannot write the status: %s", err.text);
 }
 
+static int refuse (const char *dir, struct report_status *s, const char *what,
+                   const struct rv_error *err)
+{
+    log_line (LOG_ERROR, "cannot %s: %s", what, err->text);
+    clock_gettime (CLOCK_REALTIME, &s->ended);
+    s->done = true;
+    s->exit_status = EXEC_FAILED;
+    s->message = err->text;
+    write_status (dir, s);
+    exec_secrets_forget (dir, s->job_id, s->restart, SECRETS_FAILED);
+    return EXEC_FAILED;
+}
+
 static enum secrets_end secrets_end (const char *dir,
                                      const struct exec_request *q,
                                      const struct child_result *c,
@@ -416,19 +431,14 @@ static int run (const char *dir, const struct exec_request *q,
             .argv = a.v, .env = environ, .tail = true, .in_step = true};
 
         segment_run_watch (seg, &watch, &opts);
-        rc = child_run (&opts, &c, &err);
+        rc = step_run (dir, seg, &opts, &c, &err);
     }
     if (!rc && c.exec_errno)
         rc =
             error_set (&err, RV_ENOTFOUND, "srun: %s", strerror (c.exec_errno));
-    if (rc) {
-        log_line (LOG_ERROR, "cannot start the tasks: %s", err.text);
-        clock_gettime (CLOCK_REALTIME, &s->ended);
-        s->done = true;
-        s->exit_status = EXEC_FAILED;
-        s->message = err.text;
-        write_status (dir, s);
-    } else {
+    if (rc)
+        refuse (dir, s, "start the tasks", &err);
+    else {
         conclude (&e);
         results_bring (dir, seg, &c);
         follow_up (&e, seg, &next);
@@ -473,18 +483,6 @@ static char *own_folder (const char *dir, struct rv_error *err)
         free (to);
     }
     return own;
-}
-
-static int refuse (const char *dir, struct report_status *s, const char *what,
-                   const struct rv_error *err)
-{
-    log_line (LOG_ERROR, "cannot %s: %s", what, err->text);
-    clock_gettime (CLOCK_REALTIME, &s->ended);
-    s->done = true;
-    s->exit_status = EXEC_FAILED;
-    s->message = err->text;
-    write_status (dir, s);
-    return EXEC_FAILED;
 }
 
 /* Is the claimant's job over? While it completes it may still be put back. */
@@ -562,7 +560,9 @@ static int run_segment (const char *dir, const char *own,
         exec_request_fini (&q);
         return refuse (own, s, "enter the snapshot", &err);
     }
-    if (segment_run_begin (&seg, own, &err))
+    if (granted_check (&q, s->job_id, &err))
+        status = refuse (own, s, "run the command", &err);
+    else if (segment_run_begin (&seg, own, &err))
         status = refuse (own, s, "begin the segment", &err);
     else
         status = run (own, &q, &seg, s);

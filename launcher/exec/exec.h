@@ -28,6 +28,10 @@ int exec_task (const struct exec_task *t);
 /* exec_batch - be the batch step of the request in [dir]. */
 int exec_batch (const char *dir);
 
+/* exec_gpus - print how many GPUs NVML, or else the driver's own list, has on
+ * this node; "none" without either. Ends by SIGALRM when NVML hangs. */
+int exec_gpus (void);
+
 /* exec_connect - pass standard input to a TCP port of this node's loopback, and
  * what comes from there to standard output, until that ends. */
 int exec_connect (const char *port);
@@ -36,6 +40,8 @@ int exec_connect (const char *port);
 struct exec_request {
     char *name, *log_dir;
     char **srun_options; /* NULL-terminated */
+    char *gpu_type;      /* NULL = several, or none has a name */
+    uint64_t mem_bytes;  /* a node; 0 = not asked for */
     char *work_dir;      /* in the snapshot; NULL = there is none */
     char *submit_dir;    /* of rv run; with work_dir alone */
     char **outputs;      /* NULL-terminated; to be brought to submit_dir */

@@ -17,6 +17,7 @@ static const char help_text[] =
     "       rv-exec --task DIR                one task of a request of rv\n"
     "       rv-exec --batch DIR               the batch step of a request\n"
     "       rv-exec --connect PORT            stdin and stdout of rv forward\n"
+    "       rv-exec --gpus                    how many this node has\n"
     "       rv-exec --help | --version\n"
     "\n"
     "Joins the job (PMIx, else Slurm's variables, else alone), exports RANK,\n"
@@ -114,6 +115,8 @@ int main (int argc, char **argv)
             log_init (verbose = 1);
             continue;
         }
+        if (!strcmp (word, "--gpus")) /* of rv doctor */
+            return exec_gpus ();
         if (!strcmp (word, "--connect")) /* of rv forward */
             return i + 2 == argc ? exec_connect (argv[i + 1])
                                  : usage ("one port is needed after", word);

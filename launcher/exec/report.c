@@ -320,11 +320,15 @@ bool report_is_over (const char *dir, uint32_t job_id, uint32_t restart,
     return ended;
 }
 
-/* Not by the step: a provisional kill is most often the step's. */
+/* Not by the step: a provisional kill is most often the step's, and so is the
+ * status of a shell whose command was killed before it. */
 static bool failed_itself (const json_t *j)
 {
     int signal = (int)json_integer_value (json_object_get (j, "signal"));
+    int status = (int)json_integer_value (json_object_get (j, "exit_status"));
 
+    if (!signal && status > 128)
+        signal = status - 128;
     return is_bad (j) && !json_is_true (json_object_get (j, "told_to_end"))
            && !(is_provisional (j) && (signal == SIGKILL || signal == SIGTERM));
 }

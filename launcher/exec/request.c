@@ -121,6 +121,9 @@ static const char *fill (const json_t *j, struct exec_request *r)
     if (!launch || (strcmp (launch, "per_gpu") && strcmp (launch, "per_node")))
         return "launch";
     r->per_node = !strcmp (launch, "per_node");
+    get_string (j, "gpu_type", &r->gpu_type); /* may be null */
+    r->mem_bytes =
+        (uint64_t)json_integer_value (json_object_get (j, "mem_bytes"));
     return !get_u32 (j, "gpus", 0, &r->gpus)     ? "gpus"
            : !get_u32 (j, "nodes", 1, &r->nodes) ? "nodes"
            : !get_u32 (j, "tasks", 1, &r->tasks) ? "tasks"
@@ -210,6 +213,7 @@ void exec_request_fini (struct exec_request *r)
 {
     list_free (r->srun_options);
     list_free (r->outputs);
+    free (r->gpu_type);
     free (r->work_dir);
     free (r->submit_dir);
     free (r->name);

@@ -177,8 +177,12 @@ int segment_log_end (struct segment_log *log, enum segment_cause cause,
                      int exit_status, struct rv_error *err)
 {
     json_t *last = last_of (log->json);
-    int64_t elapsed = time (NULL) - log->begun;
+    struct timespec now;
+    int64_t elapsed;
 
+    /* As it began: time(2) may be a tick behind. */
+    clock_gettime (CLOCK_REALTIME, &now);
+    elapsed = now.tv_sec - log->begun;
     json_object_set_new (last, "elapsed_s",
                          json_integer (elapsed > 0 ? elapsed : 0));
     json_object_set_new (last, "cause",

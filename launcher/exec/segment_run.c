@@ -23,12 +23,14 @@
 #include "proc.h"
 #include "where.h"
 
-#define SIGNAL_MS   10000 /* of one scancel */
-#define AGAIN_MS    2000
-#define STARTED_MS  250 /* between two looks whether the command has begun */
-#define SIBLINGS_MS 30000
-#define SLACK_S     90 /* Slurm looks every 30 s, and signals up to 60 s early */
-#define WAIT_MS     (10 * 60 * 1000) /* for slurmctld's word about an end */
+#define SIGNAL_MS         10000 /* of one scancel */
+#define AGAIN_MS          2000
+#define STARTED_MS        250 /* between two looks whether the command has begun */
+#define SIBLINGS_MS       30000
+#define SIBLINGS_AGAIN_MS 10000
+#define NO_SLURMCTLD      3 /* of rv: no controller, or it does not answer */
+#define SLACK_S           90 /* Slurm looks every 30 s, and signals up to 60 s early */
+#define WAIT_MS           (10 * 60 * 1000) /* for slurmctld's word about an end */
 
 /* A chain's jobs write to the folder of its first; job.sh knows its own id. */
 static void keep_output (const struct segment_run *r)
@@ -180,9 +182,16 @@ static void end_siblings (struct segment_run *r)
         free (words[0]);
         return;
     }
-    if (result.status)
-        log_line (LOG_WARN, "cannot end the other jobs of the request: %.200s",
-                  result.err);
+    /* Until it answers they wait for nothing, or start and end. */
+    if (result.status == NO_SLURMCTLD) {
+        r->alone = false;
+        r->siblings_ms = tail_now_ms () + SIBLINGS_AGAIN_MS;
+    }
+    if (result.status && !r->told_silent)
+        log_line (LOG_WARN,
+                  "cannot end the other jobs of the request%s: %.200s",
+                  r->alone ? "" : ", trying again", result.err);
+    r->told_silent = result.status != 0;
     proc_result_fini (&result);
     free (words[0]);
 }
@@ -198,7 +207,7 @@ static void serve (void *arg, const struct pollfd *p, size_t n)
         segment_log_beat (&r->log);
         r->beat_ms = now + SEGMENT_BEAT_MS;
     }
-    if (!r->alone && claim_has_started (r->claim->dir))
+    if (!r->alone && now >= r->siblings_ms && claim_has_started (r->claim->dir))
         end_siblings (r);
     if (r->came && now >= r->next_ms)
         serve_signal (r);

@@ -24,6 +24,8 @@ struct segment_run {
     bool warned;              /* the ranks have it */
     bool killed;              /* they went on for too long */
     bool alone;               /* nothing is to be done about other jobs */
+    bool told_silent;         /* said that slurmctld does not let us do it */
+    int64_t siblings_ms;      /* monotonic; not before */
     int64_t next_ms, beat_ms; /* monotonic; when to try again, 0 = never */
     int64_t kill_at;          /* Unix; 0 = never */
 };

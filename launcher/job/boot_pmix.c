@@ -22,6 +22,8 @@
 #ifdef HAVE_PMIX
 #include <dlfcn.h>
 #include <pmix.h>
+#include <pthread.h>
+#include <stdatomic.h>
 
 #define PIECE        3000
 #define BROKEN_MS    500 /* a fence that hangs makes the finalize hang */
@@ -46,6 +48,7 @@ struct lib {
 struct priv {
     struct lib lib;
     pmix_proc_t self;
+    uint32_t first; /* of its epochs: another's keys stay while MPI has PMIx */
 };
 
 /* One foreign call: everything it reads and writes. */
@@ -269,12 +272,47 @@ static rv_job_status_t get_number (const struct priv *p, bool of_job,
     return status;
 }
 
+/* Where this process is. */
+static struct layout {
+    pmix_proc_t self;
+    uint32_t local_rank, local_size, nodes, node;
+} known; /* local_size 0: nothing yet */
+
+static pthread_mutex_t known_lock = PTHREAD_MUTEX_INITIALIZER;
+static atomic_uint boots; /* that went well; the same on all ranks */
+
+/* The server of Open MPI 4's mpirun tells a process that connects for the
+ * second time no more what is its own, so the first answer is kept. */
+static rv_job_status_t layout (const struct priv *p, int64_t end_ms,
+                               struct layout *ret, rv_job_error_t *err)
+{
+    struct layout at = {.self = p->self};
+    rv_job_status_t status = RV_JOB_OK;
+
+    pthread_mutex_lock (&known_lock);
+    if ((known.local_size == 0 || known.self.rank != p->self.rank
+         || strcmp (known.self.nspace, p->self.nspace))
+        && !(status = get_number (p, false, PMIX_LOCAL_RANK, end_ms,
+                                  &at.local_rank, err))
+        && !(status = get_number (p, true, PMIX_LOCAL_SIZE, end_ms,
+                                  &at.local_size, err))
+        && !(status =
+                 get_number (p, true, PMIX_NUM_NODES, end_ms, &at.nodes, err))
+        && !(status =
+                 get_number (p, false, PMIX_NODEID, end_ms, &at.node, err)))
+        known = at;
+    *ret = known;
+    pthread_mutex_unlock (&known_lock);
+    return status;
+}
+
 /* Where Slurm's variables tell the layout they are right in all releases;
  * PMIX_NODEID is 0 everywhere before 25.05. Others' launchers have the keys. */
 static rv_job_status_t facts (struct rv_job *job, const struct priv *p,
                               int64_t end_ms, rv_job_error_t *err)
 {
     rv_job_status_t status;
+    struct layout at;
     uint32_t size = 0;
 
     if ((status = get_number (p, true, PMIX_JOB_SIZE, end_ms, &size, err)))
@@ -288,17 +326,14 @@ static rv_job_status_t facts (struct rv_job *job, const struct priv *p,
                           p->self.rank, size, job->rank, job->size);
     if (!status)
         return RV_JOB_OK;
+    if ((status = layout (p, end_ms, &at, err)))
+        return status;
     job->rank = p->self.rank;
     job->size = size;
-    if ((status = get_number (p, false, PMIX_LOCAL_RANK, end_ms,
-                              &job->local_rank, err))
-        || (status = get_number (p, true, PMIX_LOCAL_SIZE, end_ms,
-                                 &job->local_size, err))
-        || (status =
-                get_number (p, true, PMIX_NUM_NODES, end_ms, &job->nodes, err))
-        || (status =
-                get_number (p, false, PMIX_NODEID, end_ms, &job->node, err)))
-        return status;
+    job->local_rank = at.local_rank;
+    job->local_size = at.local_size;
+    job->nodes = at.nodes;
+    job->node = at.node;
     return RV_JOB_OK;
 }
 
@@ -397,6 +432,7 @@ static rv_job_status_t op_open (struct rv_job *job, bool asked, int64_t end_ms,
         free (p);
         return refusal (status, asked);
     }
+    p->first = boots++ << 16;
     job->priv = p;
     return RV_JOB_OK;
 }
@@ -419,7 +455,7 @@ static rv_job_status_t op_fence (struct rv_job *job, uint32_t epoch,
     if (len)
         memcpy (c->blob + 4, blob, len);
     c->len = len + 4;
-    c->epoch = epoch;
+    c->epoch = p->first + epoch;
     status = deadline_call (do_fence, call_undo, c, end_ms, &rc);
     if (status == RV_JOB_ETIMEDOUT)
         return job_error (err, status,
@@ -454,7 +490,7 @@ static rv_job_status_t op_fetch (struct rv_job *job, uint32_t epoch,
         pmix_value_t *v = NULL;
         const unsigned char *from;
 
-        piece_key (key, sizeof (key), epoch, n);
+        piece_key (key, sizeof (key), p->first + epoch, n);
         if ((status = get_value (&p->lib, &proc, key, end_ms, &v, err)))
             goto fail;
         from = v->type == PMIX_BYTE_OBJECT ? (unsigned char *)v->data.bo.bytes

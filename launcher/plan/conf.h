@@ -31,7 +31,7 @@ enum conf_type {
     CONF_SIZE,     /* int64_t bytes */
     CONF_CHOICE,   /* int             index into choices */
     CONF_TIME,     /* int64_t s       as --time: Slurm's forms, -1 unlimited */
-    CONF_LIST,     /* char *          as it stands; no item is empty */
+    CONF_LIST,     /* char *          "a,b" of "a , b"; no item is empty */
     CONF_PATH,     /* char *          as it stands; begins with / or ~/ */
 };
 

@@ -238,13 +238,23 @@ static int take_text (const char *text, union value *ret, struct rv_error *err)
 
 static int take_list (const char *text, union value *ret, struct rv_error *err)
 {
-    char **items;
+    char **items, *end;
     int rc = conf_split (text, &items, NULL, err);
 
     if (rc != 0)
         return rc;
+    /* Slurm wants no blanks around the commas: never longer than [text]. */
+    if ((rc = take_text (text, ret, err)) == 0) {
+        end = ret->text;
+        *end = '\0';
+        for (size_t i = 0; items[i]; i++) {
+            if (i)
+                *end++ = ',';
+            end = stpcpy (end, items[i]);
+        }
+    }
     conf_split_free (items);
-    return take_text (text, ret, err);
+    return rc;
 }
 
 static int take_path (const char *text, union value *ret, struct rv_error *err)

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * forecast.c - when a job would start, by our own backfill of a snapshot
- *
- * A search for one node keeps the earliest start so far and passes over nodes
- * that open no earlier; for several it moves a moment forward until enough
- * nodes fit at it. Both are linear in the partition's nodes, so the whole is
- * in nodes times waiting jobs. */
+ */
 #include "plan/forecast.h"
 
 #include <stdlib.h>
@@ -13,122 +9,7 @@
 #include "plan/feature.h"
 #include "plan/forecast_impl.h"
 
-#define ROUNDS_MAX 64
 #define VISITS_MAX ((uint64_t)64 << 20) /* less than a second */
-
-/* A job that many nodes could serve, at one look each. */
-static int64_t find_one (struct forecast *f, const struct forecast_need *need,
-                         const struct lane_need *one, const bool *allowed,
-                         int64_t from, int64_t limit)
-{
-    size_t kind = forecast_kind (one, need->time_s);
-    const int64_t *opens = &f->opens[kind * f->cluster->n_nodes];
-    int64_t best = limit;
-
-    for (size_t i = 0; i < need->part->n_nodes && best > from; i++) {
-        uint32_t node = need->part->node[i];
-        int64_t start;
-
-        if (opens[node] >= best || (allowed && !allowed[node]))
-            continue;
-        start = forecast_opens (f, kind, node);
-        start = lane_earliest (&f->lane[node], one, start > from ? start : from,
-                               need->time_s, best);
-        if (start < best) {
-            best = start;
-            f->found[0] = node;
-        }
-    }
-    return best < limit ? best : FORECAST_NEVER;
-}
-
-/* The k-th smallest (from 0) of v, which is put in another order. */
-static int64_t nth (int64_t *v, size_t n, size_t k)
-{
-    size_t low = 0, high = n - 1;
-
-    while (low < high) {
-        int64_t pivot = v[low + (high - low) / 2];
-        size_t i = low, j = high;
-
-        for (;; i++, j--) {
-            int64_t swap;
-
-            while (v[i] < pivot)
-                i++;
-            while (v[j] > pivot)
-                j--;
-            if (i >= j)
-                break;
-            swap = v[i];
-            v[i] = v[j];
-            v[j] = swap;
-        }
-        if (k <= j)
-            high = j;
-        else
-            low = j + 1;
-    }
-    return v[k];
-}
-
-/* Nodes that fit at [at], into f->found; others get the moment from which they
- * do. Returns how many, at most as many as are needed. */
-static uint32_t fit_at (struct forecast *f, const struct forecast_need *need,
-                        const struct lane_need *one, int64_t at)
-{
-    size_t kind = forecast_kind (one, need->time_s);
-    uint32_t n = 0;
-
-    for (size_t i = 0; i < need->part->n_nodes && n < need->nodes; i++) {
-        uint32_t node = need->part->node[i];
-        int64_t opens;
-
-        if (f->when[i] < at) {
-            opens = forecast_opens (f, kind, node);
-            f->when[i] =
-                lane_earliest (&f->lane[node], one, opens > at ? opens : at,
-                               need->time_s, LANE_NEVER);
-        }
-        if (f->when[i] == at)
-            f->found[n++] = node;
-    }
-    return n;
-}
-
-static int64_t find_many (struct forecast *f, const struct forecast_need *need,
-                          const struct lane_need *one, const bool *allowed,
-                          int64_t from, int64_t limit)
-{
-    size_t n = need->part->n_nodes;
-    int64_t at = from;
-
-    if (need->nodes > n)
-        return FORECAST_NEVER;
-    for (size_t i = 0; i < n; i++)
-        f->when[i] = allowed && !allowed[need->part->node[i]] ? FORECAST_NEVER
-                                                              : INT64_MIN;
-    for (int round = 0; round < ROUNDS_MAX && at < limit; round++) {
-        if (fit_at (f, need, one, at) == need->nodes)
-            return at;
-        f->visits += n;
-        memcpy (f->pick, f->when, n * sizeof (*f->pick));
-        at = nth (f->pick, n, need->nodes - 1);
-    }
-    return FORECAST_NEVER;
-}
-
-int64_t forecast_find (struct forecast *f, const struct forecast_need *need,
-                       const struct lane_need *one, int64_t from, int64_t limit)
-{
-    const bool *allowed = forecast_filter (f, need);
-
-    if (one->type == LANE_NONE && one->gpus)
-        return FORECAST_NEVER;
-    f->visits += need->part->n_nodes;
-    return need->nodes == 1 ? find_one (f, need, one, allowed, from, limit)
-                            : find_many (f, need, one, allowed, from, limit);
-}
 
 static uint32_t job_tier (const struct strategy_cluster *c,
                           const struct strategy_job *job)
@@ -154,12 +35,21 @@ static int compare_turns (const void *a, const void *b)
     return x->job_id < y->job_id ? -1 : x->job_id > y->job_id;
 }
 
+/* Inside a reservation are its jobs alone, and outside are none of them. */
+static bool competes (const struct strategy_cluster *c,
+                      const struct strategy_job *job)
+{
+    if (!c->inside || !job->resv)
+        return !c->inside && !job->resv;
+    return strcmp (c->inside, job->resv) == 0;
+}
+
 static void make_order (struct forecast *f)
 {
     for (size_t i = 0; i < f->cluster->n_jobs; i++) {
         const struct strategy_job *job = &f->cluster->job[i];
 
-        if (!job->running)
+        if (!job->running && competes (f->cluster, job))
             f->order[f->n_order++] = (struct forecast_turn){
                 job->priority, job_tier (f->cluster, job), job->job_id,
                 (uint32_t)i};
@@ -176,15 +66,20 @@ struct forecast *forecast_new (const struct strategy_cluster *c)
     f->cluster = c;
     f->lane = calloc (c->n_nodes + 1, sizeof (*f->lane));
     f->opens = calloc (FORECAST_KINDS * c->n_nodes + 1, sizeof (*f->opens));
+    f->low = calloc (FORECAST_KINDS * forecast_groups (c->n_nodes) + 1,
+                     sizeof (*f->low));
     f->fresh = calloc (FORECAST_KINDS * c->n_nodes + 1, sizeof (*f->fresh));
     f->when = calloc (c->n_nodes + 1, sizeof (*f->when));
     f->both = calloc (c->n_nodes + 1, sizeof (*f->both));
+    f->left = calloc (c->n_nodes + 1, sizeof (*f->left));
     f->pick = calloc (c->n_nodes + 1, sizeof (*f->pick));
+    f->near = calloc (c->n_nodes + 1, sizeof (*f->near));
     f->found = calloc (c->n_nodes + 1, sizeof (*f->found));
     f->order = calloc (c->n_jobs + 1, sizeof (*f->order));
     f->waiting = calloc (c->n_parts + 1, sizeof (*f->waiting));
-    if (!f->lane || !f->opens || !f->fresh || !f->when || !f->both || !f->pick
-        || !f->found || !f->order || !f->waiting || forecast_build (f)) {
+    if (!f->lane || !f->opens || !f->low || !f->fresh || !f->when || !f->both
+        || !f->left || !f->pick || !f->near || !f->found || !f->order
+        || !f->waiting || forecast_build (f)) {
         forecast_free (f);
         return NULL;
     }
@@ -202,10 +97,14 @@ void forecast_free (struct forecast *f)
         free (f->filter[i].node);
     free (f->lane);
     free (f->opens);
+    free (f->low);
+    free (f->has);
     free (f->fresh);
     free (f->when);
     free (f->both);
+    free (f->left);
     free (f->pick);
+    free (f->near);
     free (f->found);
     free (f->order);
     free (f->waiting);
@@ -261,7 +160,7 @@ int64_t forecast_longest (struct forecast *f, const struct forecast_need *need)
                          ? -now
                          : -lane_until (&f->lane[node], &one, now);
     }
-    until = -nth (f->pick, n, need->nodes - 1);
+    until = -forecast_nth (f->pick, n, need->nodes - 1);
     return until == LANE_NEVER ? STRATEGY_UNLIMITED : until - now;
 }
 
@@ -304,7 +203,8 @@ static int64_t place (struct forecast *f, const struct strategy_job *job,
                                     .gpus = job->gpus,
                                     .cpus = job->cpus,
                                     .mem_mb = job->mem_mb,
-                                    .time_s = job->time_s};
+                                    .time_s = job->time_s,
+                                    .narrowed = f->cluster->inside != NULL};
         struct lane_need one = need_of (f, &try);
         int64_t start;
 

@@ -28,6 +28,7 @@ struct forecast_need {
     const char *features; /* as of -C; NULL = none */
     const char *also;     /* as well; NULL = none */
     bool whole;           /* nodes that nobody else has */
+    bool narrowed;        /* only nodes that are not left_out */
     uint32_t nodes;
     uint32_t gpus, cpus; /* a node */
     uint64_t mem_mb;     /* a node */

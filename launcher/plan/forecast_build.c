@@ -132,11 +132,12 @@ static int take_reservation (struct forecast *f,
     const struct lane_need need = {.whole = true};
     int64_t now = f->cluster->now_s;
     int64_t start = resv->start_s > now ? resv->start_s : now;
+    bool ends = resv->end_s != STRATEGY_UNLIMITED;
 
-    for (size_t i = 0; i < resv->n_nodes && resv->end_s > start; i++)
+    for (size_t i = 0; i < resv->n_nodes && (!ends || resv->end_s > start); i++)
         if (resv->node[i] < f->cluster->n_nodes
             && lane_take (&f->lane[resv->node[i]], &need, start,
-                          resv->end_s - start))
+                          ends ? resv->end_s - start : -1))
             return -1;
     return 0;
 }
@@ -178,6 +179,28 @@ int64_t forecast_opens (struct forecast *f, size_t kind, uint32_t node)
     return f->opens[i];
 }
 
+const bool *forecast_has (const struct forecast *f, const struct lane_need *one)
+{
+    return one->type >= 0 && one->gpus
+               ? &f->has[(size_t)one->type * f->cluster->n_nodes]
+               : NULL;
+}
+
+/* Once all types are numbered. */
+static int note_types (struct forecast *f)
+{
+    size_t n = f->cluster->n_nodes;
+
+    f->has = calloc ((size_t)f->n_types * n + 1, sizeof (*f->has));
+    if (!f->has)
+        return -1;
+    for (size_t i = 0; i < n; i++)
+        for (int slot = 0; slot < LANE_SLOTS; slot++)
+            if (f->lane[i].type[slot] >= 0)
+                f->has[(size_t)f->lane[i].type[slot] * n + i] = true;
+    return 0;
+}
+
 int forecast_build (struct forecast *f)
 {
     const struct strategy_cluster *c = f->cluster;
@@ -185,6 +208,8 @@ int forecast_build (struct forecast *f)
     for (size_t i = 0; i < c->n_nodes; i++)
         if (lane_init (f, &f->lane[i], &c->node[i]))
             return -1;
+    if (note_types (f))
+        return -1;
     for (size_t i = 0; i < c->n_nodes && c->jobs_hidden; i++)
         if (take_used (f, (uint32_t)i))
             return -1;
@@ -196,6 +221,8 @@ int forecast_build (struct forecast *f)
             return -1;
     for (size_t i = 0; i < FORECAST_KINDS * c->n_nodes; i++)
         f->opens[i] = c->now_s;
+    for (size_t i = 0; i < FORECAST_KINDS * forecast_groups (c->n_nodes); i++)
+        f->low[i] = c->now_s;
     return 0;
 }
 
@@ -226,17 +253,40 @@ static const bool *filter_of (struct forecast *f, const char *expr)
     return filter->node;
 }
 
+/* [first] and [second] together; NULL is all. */
+static const bool *both (struct forecast *f, const bool *first,
+                         const bool *second)
+{
+    if (!first || !second)
+        return first ? first : second;
+    for (size_t i = 0; i < f->cluster->n_nodes; i++)
+        f->both[i] = first[i] && second[i];
+    return f->both;
+}
+
+/* The nodes that are not left out; NULL where none is. */
+static const bool *not_left_out (struct forecast *f)
+{
+    const struct strategy_cluster *c = f->cluster;
+    bool some = false;
+
+    for (size_t i = 0; i < c->n_nodes; i++) {
+        f->left[i] = !c->node[i].left_out;
+        some = some || c->node[i].left_out;
+    }
+    return some ? f->left : NULL;
+}
+
 const bool *forecast_filter (struct forecast *f,
                              const struct forecast_need *need)
 {
-    const bool *first = filter_of (f, need->features), *second;
+    const bool *first = filter_of (f, need->features);
 
-    if (!need->also || !need->also[0])
-        return first;
-    if (first)
+    /* The place of the first may be made new for the second. */
+    if (first && need->also && need->also[0]) {
         memcpy (f->both, first, f->cluster->n_nodes * sizeof (*first));
-    second = filter_of (f, need->also);
-    for (size_t i = 0; first && second && i < f->cluster->n_nodes; i++)
-        f->both[i] = f->both[i] && second[i];
-    return first ? f->both : second;
+        first = f->both;
+    }
+    first = both (f, first, filter_of (f, need->also));
+    return need->narrowed ? both (f, first, not_left_out (f)) : first;
 }

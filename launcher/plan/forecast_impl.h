@@ -13,6 +13,7 @@
 #define FORECAST_PARTS    64   /* partitions of one job */
 #define FORECAST_GPUS     9    /* whole GPUs 0 to 7, and 8 or more */
 #define FORECAST_TIMES    8    /* steps of time limits */
+#define FORECAST_GROUP    16   /* nodes that are passed over at once */
 #define FORECAST_KINDS    (FORECAST_GPUS * FORECAST_TIMES)
 
 /* The nodes that -C of some jobs allows. */
@@ -42,7 +43,9 @@ struct forecast {
      * each of FORECAST_KINDS; never too late. A lane only fills, so each is
      * brought up to date from where it was, and only where somebody asks. */
     int64_t *opens; /* (kinds, n_nodes) */
-    bool *fresh;    /* likewise: exact */
+    int64_t *low; /* (kinds, groups of nodes) never above the least of opens */
+    bool *fresh;  /* as opens: exact */
+    bool *has;    /* (types, n_nodes) has the node GPUs of the type? */
     const char *type[FORECAST_TYPES];
     bool slice[FORECAST_TYPES]; /* a MIG profile? */
     int n_types;
@@ -50,12 +53,16 @@ struct forecast {
     size_t n_order, next;
     struct forecast_filter filter[FORECAST_FEATURES];
     size_t n_filters;
-    bool *both; /* (n_nodes) where two expressions are asked for */
+    bool *both; /* (n_nodes) where more than one expression decides */
     struct forecast_memo memo[FORECAST_MEMO];
-    int64_t *when, *pick; /* (n_nodes) of a search over several nodes */
-    uint32_t *found;      /* (n_nodes) the nodes it found */
-    size_t *waiting;      /* (n_parts) jobs that start after now */
-    uint64_t visits;      /* looks at a lane so far */
+    bool *left; /* (n_nodes) those that a narrowed need may have */
+    /* (n_nodes) of a search over several nodes: which are looked at, from when
+     * on each fits, and a copy to sort */
+    uint32_t *near;
+    int64_t *when, *pick;
+    uint32_t *found; /* (n_nodes) the nodes it found */
+    size_t *waiting; /* (n_parts) jobs that start after now */
+    uint64_t visits; /* looks at a lane so far */
     bool cut;
 };
 
@@ -73,6 +80,17 @@ void forecast_took (struct forecast *f, uint32_t node);
 /* forecast_kind - of a need, the index of f->opens / n_nodes. */
 size_t forecast_kind (const struct lane_need *one, int64_t time_s);
 
+/* forecast_groups - how many whole groups so many nodes have. */
+static inline size_t forecast_groups (size_t n_nodes)
+{
+    return n_nodes / FORECAST_GROUP;
+}
+
+/* forecast_has - which nodes have GPUs of the type that is asked for; NULL = it
+ * does not matter. */
+const bool *forecast_has (const struct forecast *f,
+                          const struct lane_need *one);
+
 /* forecast_opens - f->opens of a node, brought up to date. */
 int64_t forecast_opens (struct forecast *f, size_t kind, uint32_t node);
 
@@ -83,6 +101,10 @@ int64_t forecast_opens (struct forecast *f, size_t kind, uint32_t node);
 int64_t forecast_find (struct forecast *f, const struct forecast_need *need,
                        const struct lane_need *one, int64_t from,
                        int64_t limit);
+
+/* forecast_nth - the k-th smallest (from 0) of v (n > k), which is put in another
+ * order. */
+int64_t forecast_nth (int64_t *v, size_t n, size_t k);
 
 /* forecast_filter - may a node with that number serve, by the features of the
  * need? NULL = each may. Valid until the next call. */

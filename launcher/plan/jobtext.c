@@ -53,26 +53,49 @@ static bool take (const char **p, uint64_t *ret)
     return *ret < NUMBER_MAX;
 }
 
+struct range {
+    uint64_t first, last, step;
+};
+
+/* One range of a list at *p, which goes behind it and its comma; NULL at the
+ * end. */
+static bool take_range (const char **p, struct range *ret)
+{
+    if (!*p || !take (p, &ret->first))
+        return false;
+    ret->last = ret->first;
+    ret->step = 1;
+    if (**p == '-' && (++*p, !take (p, &ret->last)))
+        return false;
+    if (**p == ':' && (++*p, !take (p, &ret->step)))
+        return false;
+    *p = **p == ',' ? *p + 1 : NULL;
+    return true;
+}
+
 uint32_t jobtext_tasks (const char *list, uint32_t most)
 {
     const char *limit = list ? strchr (list, '%') : NULL;
-    uint64_t sum = 0, first, last, step, running;
+    uint64_t sum = 0, running;
+    struct range r;
 
-    for (const char *p = list; p && take (&p, &first); p++) {
-        last = first;
-        step = 1;
-        if (*p == '-' && (p++, !take (&p, &last)))
-            break;
-        if (*p == ':' && (p++, !take (&p, &step)))
-            break;
-        if (last >= first && step)
-            sum += (last - first) / step + 1;
-        if (*p != ',')
-            break;
-    }
+    for (const char *p = list; take_range (&p, &r);)
+        if (r.last >= r.first && r.step)
+            sum += (r.last - r.first) / r.step + 1;
     if (limit && (limit++, take (&limit, &running)) && running && running < sum)
         sum = running;
     return sum > most ? most : sum ? (uint32_t)sum : 1;
+}
+
+bool jobtext_has_task (const char *list, uint64_t task)
+{
+    struct range r;
+
+    for (const char *p = list; take_range (&p, &r);)
+        if (r.step && task >= r.first && task <= r.last
+            && (task - r.first) % r.step == 0)
+            return true;
+    return list && strstr (list, "...");
 }
 
 uint32_t jobtext_gpus (const char *gres, char type[GRES_NAME_MAX])

@@ -3,6 +3,7 @@
 #ifndef RV_PLAN_JOBTEXT_H
 #define RV_PLAN_JOBTEXT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "plan/gres.h"
@@ -15,6 +16,10 @@ int64_t jobtext_tres (const char *tres, const char *name);
  * at most the number behind '%' (those that run at a time) and [most]. A list
  * that Slurm cut ("...") counts as far as it goes. At least 1. */
 uint32_t jobtext_tasks (const char *list, uint32_t most);
+
+/* jobtext_has_task - is [task] in such a list? Of one that Slurm cut any may be;
+ * NULL has none. */
+bool jobtext_has_task (const char *list, uint64_t task);
 
 /* jobtext_gpus - GPUs in "gres:gpu:a100:2,..." and their type.
  *   type   written: "" where they are of none, or of several

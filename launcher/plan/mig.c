@@ -180,7 +180,7 @@ static int not_there (const struct slices *s, const char *want,
     if (s->n == 0)
         return error_set (err, RV_ENOTFOUND,
                           "the cluster has no MIG slices; ask for whole GPUs "
-                          "with --rv-gpu");
+                          "instead");
     return error_set (err, RV_ENOTFOUND,
                       "no slices of profile '%s'; the cluster has %s", want,
                       names);

@@ -114,20 +114,40 @@ static void mark_segments (const struct strategy_request *req,
             plans->item[i].kind = PLANS_SEGMENTS;
 }
 
+/* May it go where the limits of its own QOS do not hold? */
+static bool beyond_limits (const struct strategy_cluster *cluster,
+                           const struct strategy_request *req)
+{
+    for (size_t i = 0; i < cluster->n_parts; i++)
+        if (cluster->part[i].own_qos
+            && strategy_partition_asked (req, &cluster->part[i]))
+            return true;
+    return false;
+}
+
 int plan_strategies (const struct strategy_cluster *cluster,
                      const struct strategy_request *req, struct plans *ret,
                      struct rv_error *err)
 {
     struct plans plans = {0};
+    struct strategy_request least;
     int status = ret ? strategy_check (cluster, req, err)
                      : error_set (err, RV_EINVAL, "no result");
 
+    if (status == RV_OK) {
+        /* A segment may be shorter than the whole. */
+        least = *req;
+        if (!beyond_limits (cluster, req))
+            status = limits_check (&cluster->limits, req->gpus, &least.time_s,
+                                   req->time_fixed && !req->segments,
+                                   req->time_min_s, err);
+    }
     if (status != RV_OK)
         return status;
     plans.item = calloc (PLANS_SEARCHED, sizeof (*plans.item));
     if (!plans.item)
         return error_set (err, RV_ENOMEM, "out of memory");
-    status = search (cluster, req, &plans, err);
+    status = search (cluster, &least, &plans, err);
     if (status == RV_OK) {
         mark_segments (req, &plans);
         plans_fold (cluster, req, &plans, plans.n);

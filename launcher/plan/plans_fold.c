@@ -125,7 +125,7 @@ static const char *one_type (const struct strategy_node *node, bool *ret_any)
     const char *type = NULL;
 
     *ret_any = false;
-    for (size_t i = 0; i < node->gres.n; i++) {
+    for (size_t i = 0; i < node->gres.n && !node->left_out; i++) {
         const struct gres_entry *gres = &node->gres.entry[i];
 
         if (strcmp (gres->name, "gpu") || gres->count == 0)

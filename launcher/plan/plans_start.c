@@ -34,6 +34,7 @@ static struct forecast_need need_of (const struct strategy_request *req,
         .features = rule ? rule->constraint : NULL,
         .also = req->constraint,
         .whole = req->exclusive,
+        .narrowed = true,
         .nodes = plan->nodes,
         .gpus = plan->gpus_per_node,
         .cpus = plan->tasks_per_node * plan->cpus_per_task,
@@ -92,6 +93,12 @@ static void explain_wait (const struct strategy_cluster *c,
                   item->waiting == 1 ? "" : "s", item->waiting == 1 ? "s" : "");
 }
 
+/* Of --gres; "" where the job leaves it open. */
+static const char *type_asked (const struct plans_item *item)
+{
+    return item->n_types > 1 ? "" : item->plan.type;
+}
+
 static void explain (const struct strategy_cluster *c,
                      const struct strategy_request *req,
                      const struct forecast *f, struct plans_item *item)
@@ -105,13 +112,18 @@ static void explain (const struct strategy_cluster *c,
         item->known = PLANS_UNKNOWN;
         snprintf (item->why, sizeof (item->why), "--%s decides",
                   req->unforeseen);
-    } else if (c->jobs_hidden) {
+    } else if (item->known == PLANS_AT && !item->member[0].part->own_qos
+               && limits_wait (&c->limits, type_asked (item), req->gpus,
+                               item->why, sizeof (item->why)))
+        item->known = PLANS_UNKNOWN;
+    else if (c->jobs_hidden) {
         item->known = PLANS_UNKNOWN;
         why = item->fits_now ? "enough is free now, but other users' jobs are "
                                "hidden"
                              : "other users' jobs are hidden";
     } else if (item->known == PLANS_NEVER)
-        why = "what it needs is held without an end";
+        why = c->inside ? "longer than what is left of the reservation"
+                        : "what it needs is held without an end";
     else if (item->fits_now)
         why = "free now";
     else if (forecast_cut (f)) {
@@ -133,7 +145,8 @@ static int ask_all (const struct strategy_cluster *c,
                     struct question *q, size_t n, struct plans *plans)
 {
     int64_t longest = 0;
-    bool soon = false;
+    char why[160];
+    bool soon = limits_wait (&c->limits, "", req->gpus, why, sizeof (why));
 
     qsort (q, n, sizeof (*q), compare_questions);
     for (size_t i = 0; i < n; i++) {

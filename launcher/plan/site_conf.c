@@ -53,6 +53,14 @@
         KEY (s, "cost", CONF_DOUBLE, site_mig, cost, 0, COST_MAX),             \
         KEY (s, "max_per_job", CONF_INT, site_mig, max_per_job, 0, COUNT_MAX)
 
+/* A default of an option of sbatch; its place among them. */
+#define SLURM(key, type, i)                                                    \
+    {                                                                          \
+        "defaults", key, type,                                                 \
+            offsetof (struct site_conf, slurm) + (i) * sizeof (char *), 0, 0,  \
+            NULL                                                               \
+    }
+
 static const struct conf_key gpu_keys[] = {GPU_KEYS ("gpu")};
 static const struct conf_key mig_keys[] = {MIG_KEYS ("mig")};
 static const struct conf_key all_keys[] = {
@@ -68,11 +76,28 @@ static const struct conf_key all_keys[] = {
      0, "off,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,on"},
     KEY ("defaults", "nccl_timeout", CONF_DURATION, site_conf, nccl_timeout_ms,
          1, WAIT_MAX),
+    SLURM ("reservation", CONF_STRING, 0),
+    SLURM ("exclude", CONF_LIST, 1),
+    SLURM ("nodelist", CONF_LIST, 2),
+    SLURM ("constraint", CONF_STRING, 3),
+    SLURM ("dependency", CONF_STRING, 4),
+    SLURM ("mail_type", CONF_LIST, 5),
+    SLURM ("mail_user", CONF_STRING, 6),
+    SLURM ("exclusive", CONF_STRING, 7),
+    SLURM ("container_image", CONF_STRING, 8),
+    SLURM ("container_mounts", CONF_LIST, 9),
+    SLURM ("container_workdir", CONF_STRING, 10),
+    SLURM ("container_name", CONF_STRING, 11),
+    SLURM ("container_mount_home", CONF_STRING, 12),
+    SLURM ("container_writable", CONF_STRING, 13),
+    SLURM ("slurm", CONF_STRING, 14),
     KEY ("differ", "allow", CONF_LIST, site_conf, differ, 0, 0),
     {"env", "*", CONF_STRING, 0, 0, 0, NULL},
     GPU_KEYS ("gpu *"),
     MIG_KEYS ("mig *"),
 };
+
+_Static_assert(LENGTH (all_keys) <= 64, "site_conf.user has a bit for each");
 
 struct reading {
     struct site_conf *conf;
@@ -355,16 +380,40 @@ int site_conf_read_site (struct site_conf *conf, int fd, const char *name,
     return rc ? rc : check_differ (conf, name, err);
 }
 
+/* The place of a text of [defaults]; NULL for another key. */
+static char **default_text (struct site_conf *conf, const struct conf_key *k)
+{
+    if (!conf_is_text (k->type) || strcmp (k->section, "defaults") != 0)
+        return NULL;
+    return (char **)((char *)conf + k->offset);
+}
+
 int site_conf_read_user (struct site_conf *conf, int fd, const char *name,
                          struct rv_error *err)
 {
     struct reading r = {conf, true};
+    char *site[LENGTH (all_keys)] = {NULL}, **text;
     int rc;
 
     if (!conf)
         return error_set (err, RV_EINVAL, "site_conf_read_user: no conf");
+    /* Put aside, so that what stands there afterwards is the user's. */
+    for (size_t i = 0; i < LENGTH (all_keys); i++)
+        if ((text = default_text (conf, &all_keys[i]))) {
+            site[i] = *text;
+            *text = NULL;
+        }
     rc = conf_read_fd (fd, name, all_keys, LENGTH (all_keys), conf, take, &r,
                        err);
+    for (size_t i = 0; i < LENGTH (all_keys); i++) {
+        if (!(text = default_text (conf, &all_keys[i])))
+            continue;
+        if (*text) {
+            conf->user |= 1ULL << i;
+            free (site[i]);
+        } else
+            *text = site[i];
+    }
     return rc ? rc : check_differ (conf, name, err);
 }
 
@@ -392,6 +441,21 @@ int site_conf_load (struct site_conf *conf, const char *site, const char *user,
     int rc = load (conf, site, conf_open_trusted, site_conf_read_site, err);
 
     return rc ? rc : load (conf, user, conf_open, site_conf_read_user, err);
+}
+
+const char *site_conf_default (const struct site_conf *conf, const char *key,
+                               bool *ret_user)
+{
+    for (size_t i = 0; i < LENGTH (all_keys); i++) {
+        char **text = default_text ((struct site_conf *)conf, &all_keys[i]);
+
+        if (!text || strcmp (all_keys[i].key, key) != 0)
+            continue;
+        if (ret_user)
+            *ret_user = conf->user >> i & 1;
+        return *text && **text ? *text : NULL;
+    }
+    return NULL;
 }
 
 /* $VARIABLE/tail where that is an absolute path, else $HOME/home_tail. */

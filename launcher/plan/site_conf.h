@@ -44,9 +44,13 @@ struct site_env {
     char *name, *value;
 };
 
+#define SITE_SLURM_N 15
+
 struct site_conf {
     char *account, *qos, *type, *partition;
-    char *state_dir; /* "/..." or "~/..."; see site_conf_state_dir */
+    char *slurm[SITE_SLURM_N]; /* of sbatch's options; site_conf_default */
+    uint64_t user;             /* which keys are the user's; the same */
+    char *state_dir;           /* "/..." or "~/..."; see site_conf_state_dir */
     int64_t gpus;
     int64_t time_s;    /* 0 = not said, -1 = unlimited */
     int64_t mem_bytes; /* a node; 0 = all of it, as for Slurm */
@@ -83,6 +87,15 @@ int site_conf_read_user (struct site_conf *conf, int fd, const char *name,
  *   user   path; whose it is, is the caller's matter; NULL = leave out */
 int site_conf_load (struct site_conf *conf, const char *site, const char *user,
                     struct rv_error *err);
+
+/* site_conf_default - the text of a key of [defaults].
+ *   key        "qos", "mail_type"; one of another type or unknown gives NULL
+ *   ret_user   true when the user's file says it, false the site's; NULL = not
+ *              wanted; untouched for an unknown key
+ * NULL when no file says it, or the last that does says nothing ("qos ="): so a
+ * user takes a default of the site away. Owned by [conf]. */
+const char *site_conf_default (const struct site_conf *conf, const char *key,
+                               bool *ret_user);
 
 /* site_conf_user_path - where the user's file is: XDG_CONFIG_HOME, where that is
  * absolute, else HOME's .config. malloc'ed; NULL without either or out of

@@ -27,6 +27,7 @@ static void job_fini (struct strategy_job *job)
     free (job->type);
     free (job->partition);
     free (job->features);
+    free (job->resv);
     free (job->node);
 }
 
@@ -46,9 +47,12 @@ void strategy_cluster_fini (struct strategy_cluster *cluster)
     }
     for (size_t i = 0; i < cluster->n_jobs; i++)
         job_fini (&cluster->job[i]);
-    for (size_t i = 0; i < cluster->n_resv; i++)
+    for (size_t i = 0; i < cluster->n_resv; i++) {
+        free (cluster->resv[i].name);
         free (cluster->resv[i].node);
+    }
     free (cluster->name);
+    limits_fini (&cluster->limits);
     free (cluster->node);
     free (cluster->part);
     free (cluster->job);

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "plan/gres.h"
+#include "plan/limits.h"
 
 #define STRATEGY_UNLIMITED ((int64_t)-1) /* of times */
 
@@ -25,7 +26,8 @@ struct strategy_node {
     uint32_t cpus_used;
     uint64_t mem_mb; /* that jobs may use; <= 1 when the site set none */
     uint64_t mem_used_mb;
-    bool usable; /* not down, drained or failed at this moment */
+    bool usable;   /* not down, drained or failed at this moment */
+    bool left_out; /* the request may not have it; others may */
 };
 
 struct strategy_partition {
@@ -34,6 +36,8 @@ struct strategy_partition {
     bool on_request; /* only where it is named, is the default, or nothing else
                         serves: it may refuse this user, or preempt its jobs */
     bool exclusive;  /* a job has its nodes alone */
+    bool own_qos;    /* its QOS goes before the job's: limits of that do not
+                        hold here, and its own are not known */
     int64_t max_time_s;       /* STRATEGY_UNLIMITED */
     uint32_t min_nodes;       /* a job */
     uint32_t max_nodes;       /* a job; 0 = no limit */
@@ -57,6 +61,7 @@ struct strategy_job {
     char *type;      /* of the GPUs; NULL or "" = any */
     char *partition; /* waiting: "a,b" */
     char *features;  /* waiting: as of -C; NULL = none */
+    char *resv;      /* waiting: in that reservation alone; NULL */
     uint64_t priority;
     int64_t end_s;   /* running: when it ends at the latest; 0 = never */
     int64_t begin_s; /* waiting: not before; 0 = at once */
@@ -67,9 +72,10 @@ struct strategy_job {
 
 /* Nodes that are kept for others for a time. */
 struct strategy_reservation {
-    int64_t start_s, end_s;
-    uint32_t *node; /* (n_nodes) */
+    int64_t start_s, end_s; /* STRATEGY_UNLIMITED: never ends */
+    uint32_t *node;         /* (n_nodes) */
     size_t n_nodes;
+    char *name; /* NULL: its nodes or times are not fixed */
 };
 
 /* What rv.conf says of one type ([gpu TYPE], [mig PROFILE]). Texts are
@@ -97,6 +103,8 @@ struct strategy_cluster {
     size_t n_jobs;
     struct strategy_reservation *resv;
     size_t n_resv;
+    const char *inside;   /* name of the one that the request runs in; NULL */
+    struct limits limits; /* of the user */
     int64_t now_s;
     bool memory_shared; /* jobs get no memory of their own */
     bool jobs_hidden;   /* not all jobs can be seen: nothing can be foreseen */

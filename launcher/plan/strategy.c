@@ -112,7 +112,7 @@ static bool node_fits (const struct strategy_node *node,
     uint32_t have = k ? strategy_node_gpus (node, type) : 0;
     uint32_t cpus = usable_cpus (node, part), tasks;
 
-    if (have < k || cpus == 0)
+    if (node->left_out || have < k || cpus == 0)
         return false;
     if (k && node->features
         && !feature_match (rule->constraint, node->features))
@@ -243,6 +243,8 @@ static bool rule_allows (const struct search *s, const char *type,
 
     if (req->vram_mb && strategy_vram_mb (rule, type) < req->vram_mb)
         return false;
+    if (!part->own_qos && limits_of_type (&s->cluster->limits, type, req->gpus))
+        return false;
     if (!rule)
         return !req->rule;
     if (req->rule && strcasecmp (req->rule, strategy_rule_name (rule)))
@@ -322,9 +324,10 @@ static size_t list_types (const struct search *s,
     size_t n = 0;
 
     for (size_t i = 0; i < part->n_nodes; i++) {
-        const struct gres_list *gres = &s->cluster->node[part->node[i]].gres;
+        const struct strategy_node *node = &s->cluster->node[part->node[i]];
+        const struct gres_list *gres = &node->gres;
 
-        for (size_t j = 0; j < gres->n; j++) {
+        for (size_t j = 0; j < gres->n && !node->left_out; j++) {
             size_t k = 0;
 
             if (!strategy_type_asked (s->req, &gres->entry[j]))
@@ -349,6 +352,19 @@ static bool time_allowed (const struct strategy_request *req,
     return least != STRATEGY_UNLIMITED && least <= part->max_time_s;
 }
 
+/* Where another partition may go beyond them, limits do not end the request. */
+static bool limits_allow (const struct search *s,
+                          const struct strategy_partition *part)
+{
+    int64_t time_s = s->req->time_s;
+
+    return part->own_qos
+           || limits_check (&s->cluster->limits, s->req->gpus, &time_s,
+                            s->req->time_fixed && !s->req->segments,
+                            s->req->time_min_s, NULL)
+                  == RV_OK;
+}
+
 static bool try_partition (const struct search *s,
                            const struct strategy_partition *part)
 {
@@ -356,7 +372,7 @@ static bool try_partition (const struct search *s,
     const char *types[TYPES_MAX];
     size_t n;
 
-    if (!time_allowed (req, part))
+    if (!time_allowed (req, part) || !limits_allow (s, part))
         return false;
     if (req->mem_bytes > 0 && part->max_mem_node_mb
         && asked_mb (req) > part->max_mem_node_mb)

@@ -48,6 +48,9 @@ static void look (const struct strategy_cluster *cluster,
     for (size_t n = 0; n < cluster->n_nodes; n++) {
         bool inside = false;
 
+        if (cluster->node[n].left_out)
+            continue;
+
         for (size_t p = 0; p < cluster->n_parts && !inside; p++)
             if (strategy_partition_asked (req, &cluster->part[p]))
                 for (size_t i = 0; i < cluster->part[p].n_nodes && !inside; i++)
@@ -311,9 +314,9 @@ static int check_nodes (const struct strategy_cluster *cluster,
         return RV_OK;
     if (req->nodes)
         return error_set (err, RV_EINVAL,
-                          "%u GPUs do not go evenly on %u nodes here%s; "
+                          "%u GPUs do not go evenly on %u node%s here%s; "
                           "--nodes=%u would work",
-                          req->gpus, req->nodes,
+                          req->gpus, req->nodes, req->nodes == 1 ? "" : "s",
                           req->nproc ? " with as many processes a node" : "",
                           plan.nodes);
     return error_set (err, RV_EINVAL,
@@ -355,14 +358,30 @@ static int check_count (const struct strategy_cluster *cluster,
                       "no job here can have what is asked: there is %s", buf);
 }
 
+/* Without limits there is a plan: the limit on its type is why there is none. */
+static int check_limits (const struct strategy_cluster *cluster,
+                         const struct strategy_request *req,
+                         struct rv_error *err)
+{
+    struct strategy_cluster free_of = *cluster;
+    const struct limit *limit = NULL;
+    struct strategy_plan plan;
+
+    memset (&free_of.limits, 0, sizeof (free_of.limits));
+    if (strategy_try (&free_of, req, false, &plan))
+        limit = limits_of_type (&cluster->limits, plan.type, req->gpus);
+    return limit ? limits_beyond (&cluster->limits, limit, req->gpus, err)
+                 : RV_OK;
+}
+
 int strategy_explain (const struct strategy_cluster *cluster,
                       const struct strategy_request *req, struct rv_error *err)
 {
     int (*const checks[]) (const struct strategy_cluster *,
                            const struct strategy_request *,
                            struct rv_error *) = {
-        check_type,   check_vram,  check_rules, check_time,
-        check_memory, check_nodes, check_count};
+        check_limits, check_type,   check_vram,  check_rules,
+        check_time,   check_memory, check_nodes, check_count};
     int status = RV_OK;
 
     for (size_t i = 0;

@@ -72,7 +72,8 @@ static void put_accounting (FILE *f, const struct sandbox *sb)
              "AccountingStorageEnforce=associations,limits,qos\n",
              accounting_port (sb), sb->dir);
     if (sb->gpus || sb->mig)
-        fputs ("AccountingStorageTRES=gres/gpu\n", f);
+        fprintf (f, "AccountingStorageTRES=gres/gpu%s%s\n",
+                 sb->type[0] ? ",gres/gpu:" : "", sb->type);
 }
 
 static void put_policy (FILE *f, const struct sandbox *sb)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "launcher/version.h"
+#include "probe_cmd.h"
 #include "run.h"
 
 enum {
@@ -22,12 +23,14 @@ enum {
 
 static const char usage[] =
     "Usage: rv-train [--check] FILE [section.key=value...]\n"
+    "       rv-train probe [--json]\n"
     "       rv-train --help | --version\n"
     "Train a language model on text, as FILE says (rv-train(1)).\n"
     "\n"
     "  FILE                INI file; its name has a '.' or a '/'\n"
     "  section.key=value   replaces what the file says\n"
     "  --check             read and check the settings, train nothing\n"
+    "  probe               try copies between each two GPUs with patterns\n"
     "  --help              this text\n"
     "  --version           version, and what it was built for\n"
     "\n"
@@ -131,6 +134,21 @@ static int usage_error (const char *format, const char *word)
     return EXIT_SETTINGS;
 }
 
+static int probe (int argc, char **argv)
+{
+    bool as_json = argc == 3 && strcmp (argv[2], "--json") == 0, good;
+    train_error_t err = {0};
+    struct who who = {0};
+    train_status_t status;
+
+    if (argc > 2 && !as_json)
+        return usage_error ("probe takes --json alone", argv[2]);
+    status = probe_cmd (as_json, &good, &err);
+    if (status != TRAIN_OK)
+        return fail (who, "probe", "the GPUs", &err);
+    return good ? EXIT_OK : EXIT_FAILED;
+}
+
 static int command (int argc, char **argv)
 {
     bool check = argc > 1 && strcmp (argv[1], "--check") == 0;
@@ -151,9 +169,11 @@ static int command (int argc, char **argv)
     if (argv[at][0] == '-')
         return usage_error ("there is no such option; --help lists them",
                             argv[at]);
+    if (!check && strcmp (argv[at], "probe") == 0)
+        return probe (argc, argv);
     if (!strpbrk (argv[at], "./"))
-        return usage_error ("a file's name has a '.' or a '/', and this "
-                            "version has no commands",
+        return usage_error ("a file's name has a '.' or a '/', and the only "
+                            "command is probe",
                             argv[at]);
     for (int i = at + 1; i < argc; i++)
         if (!strchr (argv[i], '='))

@@ -210,7 +210,11 @@ static train_status_t set_up (struct run *r, struct who *ret_who,
     ret_who->size = train_group_size (r->group);
     r->first = ret_who->rank == 0;
     share_cpus (r->group);
-    if ((status = prepare_ckpt (r, err)) == TRAIN_OK)
+    status =
+        train_trace_open (r->set->trace, ret_who->rank, ret_who->size, err);
+    if ((status = trainer_agree (r->group, status, err)) == TRAIN_OK)
+        status = prepare_ckpt (r, err);
+    if (status == TRAIN_OK)
         status = open_data (r, err);
     if (status == TRAIN_OK)
         status = open_model (r, err);
@@ -348,6 +352,8 @@ train_status_t run_training (const struct settings *set,
         status = take_steps (&r, stop, ret_stopped, err);
     if (status == TRAIN_OK && !*ret_stopped)
         say_end (&r);
+    if (status == TRAIN_OK)
+        status = train_trace_close (err);
     metrics_close (r.metrics);
     train_trainer_destroy (r.trainer);
     train_decoder_destroy (r.decoder);

@@ -201,7 +201,6 @@ static int check_served (const struct settings *c, struct rv_error *err)
          "needs fp16, which is not served yet; use off"},
         {c->stochastic_rounding, "precision", "stochastic_rounding",
          "needs bf16, which is not served yet; use off"},
-        {c->trace, "log", "trace", "traces are not served yet; remove it"},
     };
 
     return apply (c, rule, sizeof (rule) / sizeof (*rule), err);

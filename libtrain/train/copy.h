@@ -60,7 +60,17 @@ typedef struct train_copier_options {
      * copier. NULL: lines are dropped. [text] is valid during the call. */
     void (*log) (void *arg, const char *text);
     void *log_arg;
-    const char *trace; /* file of Chrome trace JSON, replaced; NULL = none */
+    const char *trace; /* file of Chrome trace JSON, replaced, of this copier
+                          alone, whose list ends when the copier is destroyed
+                          (readers of the format do without); NULL = none.
+                          RV_TRACE: train/trace.h */
+    /* Before the first peer copy of "auto" every pair of GPUs is tried with
+     * patterned data, once a boot, driver and list of GPUs, by a child that
+     * ends: `PROGRAM probe --json`. NULL = rv-train beside this program, else
+     * where it is installed; "" = pairs are trusted until a sum differs.
+     * Pairs that give wrong bytes, or gain nothing, go by the host; without
+     * an answer all do; each with a line to the log. */
+    const char *probe;
 } train_copier_options_t;
 
 typedef struct train_copy_options {

@@ -3,9 +3,11 @@
  *
  * Shape of a block: x + attn (rmsnorm (x)), x + swiglu (rmsnorm (x)); rotary
  * position embedding (half-split, as Hugging Face's Llama does it), causal
- * grouped-query attention, no biases, tied or untied head. (Touvron et al.
+ * grouped-query attention, tied or untied head. (Touvron et al.
  * 2023, arXiv:2302.13971; Su et al. 2021, arXiv:2104.09864; Ainslie et al.
- * 2023, arXiv:2305.13245; Shazeer 2020, arXiv:2002.05202.)
+ * 2023, arXiv:2305.13245; Shazeer 2020, arXiv:2002.05202.) By options: biases
+ * on queries, keys and values (Qwen2), a norm of each head's queries and keys
+ * (Qwen3), heads of any even width, scaled rotary embedding.
  *
  * All parameters lie in one arena, all gradients in another of the same
  * layout, activations in a third that is sized at the first step; nothing is
@@ -26,10 +28,37 @@ extern "C" {
 
 typedef struct train_decoder train_decoder_t;
 
+/* How the turning rates r_j = theta^(-2j/D) of rotary embedding are changed for
+ * more positions than the model was first trained with. */
+typedef enum train_rope_kind {
+    TRAIN_ROPE_DEFAULT = 0, /* not at all */
+    TRAIN_ROPE_LINEAR = 1,  /* all divided by factor (Chen et al. 2023,
+                               arXiv:2306.15595) */
+    TRAIN_ROPE_DYNAMIC = 2, /* theta grows with the batch's T where that is over
+                               [original]; a T up to it is as the default. T of
+                               this batch alone decides. */
+    TRAIN_ROPE_LLAMA3 = 3,  /* slow ones divided, fast ones kept, a blend
+                               between (Grattafiori et al. 2024,
+                               arXiv:2407.21783) */
+    TRAIN_ROPE_YARN = 4,    /* the same by a ramp over j, and cosines and sines
+                               times [attention] (Peng et al. 2023,
+                               arXiv:2309.00071) */
+} train_rope_kind_t;
+
+typedef struct train_rope {
+    train_rope_kind_t kind;
+    double factor;    /* all but default: > 0 */
+    double original;  /* dynamic, llama3, yarn: positions; >= 1 */
+    double low, high; /* llama3: low_freq_factor < high_freq_factor; yarn:
+                         beta_slow <= beta_fast */
+    double attention; /* yarn: > 0 */
+    bool whole;       /* yarn: the ramp's ends are rounded outwards */
+} train_rope_t;
+
 typedef struct train_decoder_config {
     size_t size;         /* sizeof (train_decoder_config_t) */
     int layers;          /* >= 1 */
-    int dim;             /* hidden size; heads must divide it, dim/heads even */
+    int dim;             /* hidden size */
     int heads;           /* query heads */
     int kv_heads;        /* key and value heads; divides heads */
     int ffn;             /* width of the feed-forward */
@@ -38,6 +67,10 @@ typedef struct train_decoder_config {
     double rope_theta;   /* 10000 in Llama 2 */
     double norm_eps;     /* 1e-5 */
     train_dtype_t dtype; /* TRAIN_F32 or TRAIN_F64: of everything */
+    int head_dim;        /* even; 0 = dim / heads, and is that when read back */
+    bool qkv_bias;       /* queries, keys, values get a bias (zero at first) */
+    bool qk_norm;        /* RMSNorm of each head's queries and keys */
+    train_rope_t rope;   /* zeros: none; theta is rope_theta */
 } train_decoder_config_t;
 
 /* train_decoder_create - allocate parameters and gradients (both zero).
@@ -48,7 +81,7 @@ train_status_t train_decoder_create (const train_decoder_config_t *config,
 void train_decoder_destroy (train_decoder_t *decoder); /* NULL is fine */
 
 /* train_decoder_init - draw the weights: N(0, 0.02), output projections of
- * each block scaled by 1/sqrt(2 layers), norms 1. Counter-based: the same for
+ * each block scaled by 1/sqrt(2 layers), norms 1, biases 0. Counter-based: the same for
  * any world size and dtype (f32 is the rounded f64). */
 void train_decoder_init (train_decoder_t *decoder, uint64_t seed);
 
@@ -60,7 +93,7 @@ typedef struct train_param {
     int64_t shape[2];
     size_t offset; /* elements from the start of the arena */
     size_t count;  /* elements */
-    bool decay;    /* weight decay applies (matrices; not norms) */
+    bool decay;    /* weight decay applies (matrices alone) */
 } train_param_t;
 
 size_t train_decoder_n_params (const train_decoder_t *decoder);

@@ -56,7 +56,7 @@ sources ()
 configure ()
 {
     [ -f "$build/Makefile" ] && [ ! "$src/configure" -nt "$build/config.status" ] && return 0
-    (cd "$build" && "$src/configure" CC="$cc" CXX="$cc++" CFLAGS='-g -O1' --enable-fuzzing --enable-sanitizers \
+    (cd "$build" && "$src/configure" CC="$cc" CXX="$cc++" CFLAGS='-gline-tables-only -O1' --enable-fuzzing --enable-sanitizers \
         --without-slurm --without-pmix --without-cuda --without-nccl --without-mpi --without-cblas)
 }
 

@@ -233,7 +233,7 @@ Y
     all=$(groups "$S")
     run_cmd "$RV" sandbox down --dir "$S"
     [ "$status" = 0 ]
-    wait_for 10 test ! -e "/proc/$(cat "$RVT/sleep.pid")" # but for its reaper
+    wait_for 60 test ! -e "/proc/$(cat "$RVT/sleep.pid")" # but for its reaper
     for group in $all; do [ ! -e "$group" ]; done
     [ ! -e "$S" ]
 }
@@ -252,7 +252,7 @@ for d in json.load(open(sys.argv[1]))["daemons"]: os.kill(d["pid"], 9)' "$S/sand
         [ "$way" != down ] || rm "$S/sandbox.json"
         run_cmd "$RV" sandbox $way --dir "$S"
         [ "$status" = 0 ]
-        wait_for 10 test ! -e "/proc/$(cat "$RVT/sleep.pid")" # but for its reaper
+        wait_for 60 test ! -e "/proc/$(cat "$RVT/sleep.pid")" # but for its reaper
         for group in $all; do [ ! -e "$group" ]; done
         run_cmd "$RV" sandbox down --dir "$S"
         [ "$status" = 0 ]

@@ -154,10 +154,10 @@ P
     scancel "$one"
     "$RV" ps >/dev/null
     no_secret_file
-    submit -g 4 --name four -- sleep 60
+    submit -g 4 --name four -- sh -c ": $STATE; sleep 60; :"
     wait_job "$job" RUNNING
     # A step that is cancelled while it begins keeps srun for KillWait.
-    all_run() { [ "$(pgrep -fc "rv-exec --task $STATE")" -ge 4 ]; }
+    all_run() { [ "$(pgrep -fc "^sh -c : $STATE")" -ge 4 ]; }
     wait_for 30 all_run
     # The batch step does it, with no look at jobs.
     scancel "$job"
@@ -424,7 +424,17 @@ P
     valid f.json
     run_cmd /usr/bin/python3 ask.py "$(jq .local_port f.json)"
     [ "$status" = 0 ]
+    # a second time the port is taken, and another one leads there too
+    separate "$RV" forward "$(jq .local_port f.json):$(cat port)" server
+    [ "$status" = 1 ]
+    [[ $stderr == "rv: cannot forward: port $(jq .local_port f.json) of this machine: Address already in use; "* ]]
+    timeout -k 5 60 "$RV" forward "0:$(cat port)" server --node 0 --json </dev/null >f2.json 2>/dev/null 3>&- &
+    p2=$!
+    wait_for 30 test -s f2.json
+    run_cmd /usr/bin/python3 ask.py "$(jq .local_port f2.json)"
+    [ "$status" = 0 ]
     "$RV" stop server
+    wait_for 40 ended $p2
     wait_for 40 ended $p
     wait $p
     grep -q 'server) has ended$' f.err

@@ -3,6 +3,7 @@
 #
 # spank_clock.so stands in the plugin's place and loads it. A busy machine makes
 # a single call as slow as it likes, so the median of many is held to the limit.
+# run.sh: alone
 
 load lib
 

@@ -12,6 +12,9 @@ setup_file() {
 teardown_file() {
     if [ -n "${SANDBOX:-}" ] && [ -s "$SANDBOX/other.pid" ]; then
         kill "$(cat "$SANDBOX/other.pid")" 2>/dev/null || true
+        wait_for 60 gone "$(cat "$SANDBOX/other.pid")"
+        # Else slurmctld may have seen by now that nobody answers there.
+        restart n2
     fi
     sandbox_down
 }
@@ -39,7 +42,7 @@ other_n2() {
     local pid lines
     pid=$(cat "$SANDBOX/other.pid" 2>/dev/null || jq '.daemons[] | select (.name == "n2").pid' "$SANDBOX/sandbox.json")
     kill "$pid"
-    wait_for 20 gone "$pid"
+    wait_for 60 gone "$pid"
     lines=$(wc -l <"$SANDBOX/log/n2.log")
     SLURM_CONF=$1 "${@:2}" /usr/sbin/slurmd -D -N n2 -f "$1" >/dev/null 2>&1 </dev/null 3>&- &
     echo $! >"$SANDBOX/other.pid"
@@ -49,7 +52,7 @@ other_n2() {
 @test "all is well: status 0, every node answers" {
     run_cmd "$RV" doctor --nodes
     [ "$status" = 0 ]
-    [ "$(grep -c '^ok ' <<<"$output")" = 10 ]
+    [ "$(grep -c '^ok ' <<<"$output")" = 11 ]
     [ "$(grep -c '^ok  *node n[12] .*plugin' <<<"$output")" = 2 ]
     run_cmd "$RV" doctor --json
     [ "$status" = 0 ]
@@ -90,19 +93,54 @@ other_n2() {
     [ "$(check state_dir)" = fail ]
 }
 
+@test "rv.conf that names what is not there" {
+    mkdir -p "$BATS_TEST_TMPDIR/c/rv"
+    printf '[defaults]\npartition = old\ntype = h100\n' >"$BATS_TEST_TMPDIR/c/rv/rv.conf"
+    XDG_CONFIG_HOME=$BATS_TEST_TMPDIR/c run_cmd "$RV" doctor --json
+    [ "$status" = 1 ]
+    valid <<<"$output"
+    [ "$(check settings) $(check rv_conf)" = "ok fail" ]
+    [[ $output == *"'old'"*"'h100'"* ]]
+}
+
 @test "a plugstack without the plugin, or with a bad word" {
     cp "$SANDBOX/plugstack.conf" "$RVT/plugstack.saved"
     echo '# none' >"$SANDBOX/plugstack.conf"
     run_cmd "$RV" doctor --nodes --json
     [ "$status" = 0 ]
     [ "$(check plugin)" = warn ]
-    [ "$(node n1 message)" = "no plugin, as here, rv-exec and the state folder are there" ]
+    [[ $(node n1 message) == "no plugin, as here, rv-exec and the state folder are there"* ]]
     sed 's/$/ nonsense/' "$RVT/plugstack.saved" >"$SANDBOX/plugstack.conf"
     run_cmd "$RV" doctor --json
     cp "$RVT/plugstack.saved" "$SANDBOX/plugstack.conf"
     [ "$status" = 1 ]
     [ "$(check plugin)" = fail ]
     [[ $(jq -r '.checks[] | select (.name == "plugin").message' <<<"$output") = *nonsense* ]]
+}
+
+@test "GPUs of gres against NVML: fewer fail, more warn, one that hangs does not keep it" {
+    # NVML is fake_nvml.c, found before any other; each node has one GPU by gres.
+    mkdir -p "$RVT/nvml"
+    ${CC:-cc} -shared -fPIC -DFAKE_STATE="\"$RVT/nvml/cards\"" \
+        -o "$RVT/nvml/libnvidia-ml.so.1" "$BATS_TEST_DIRNAME/fake_nvml.c"
+    local cards status_wanted state text t0
+    while IFS='|' read -r cards status_wanted state text; do
+        echo "$cards" >"$RVT/nvml/cards"
+        t0=$SECONDS
+        LD_LIBRARY_PATH=$RVT/nvml run_cmd "$RV" doctor --nodes --json
+        [ "$status" = "$status_wanted" ]
+        valid <<<"$output"
+        [ "$(node n1 state) $(node n2 state)" = "$state $state" ]
+        [[ $(node n1 message) == *"$text"* ]]
+        [ "$((SECONDS - t0))" -lt 90 ]
+    done <<'T'
+gpu|0|ok|1 GPUs by gres and by NVML
+gpu gpu|0|warn|gres says 1 GPUs, NVML 2
+fail=999|1|fail|NVML there hangs or fails, and gres says 1 GPUs
+hang|1|fail|NVML there hangs or fails, and gres says 1 GPUs
+T
+    [ "$(node n1 gpus_slurm) $(node n1 gpus_driver) $(check nodes)" = "1 null fail" ]
+    [ -z "$(squeue -h -t PENDING,RUNNING)" ]
 }
 
 @test "usage, unknown nodes, no controller" {
@@ -115,6 +153,18 @@ other_n2() {
     [ "$status" = 3 ]
     valid <<<"$output"
     [ "$(check controller) $(jq -c .nodes <<<"$output")" = 'fail []' ]
+}
+
+@test "a controller that hangs is given up soon, and the rest is looked at" {
+    local pid t0=$SECONDS
+    pid=$(daemon slurmctld)
+    kill -STOP "$pid"
+    RVT_TIMEOUT=90 run_cmd "$RV" doctor --nodes
+    kill -CONT "$pid"
+    [ "$status" = 3 ]
+    grep -q '^FAIL  controller ' <<<"$output"
+    grep -q '^ok    state_dir ' <<<"$output"
+    [ "$((SECONDS - t0))" -lt 60 ]
 }
 
 @test "a node without the plugin is found (NVIDIA/pyxis#84)" {
@@ -140,7 +190,7 @@ other_n2() {
     [ "$(grep -c "$without" <<<"$output")" = 1 ]
     [ "$(grep -v '^rv\[' <<<"$output" | sort)" = '0/2
 1/2' ]
-    RVT_TIMEOUT=30 run_srun -Q -N2 --rv-gpu=2 --rv-nccl-timeout=30m \
+    run_srun -Q -N2 --rv-gpu=2 --rv-nccl-timeout=30m \
         "$RV_BUILD/rv-exec" echo ran
     [ "$status" = 125 ]
     [ "$(grep -c "$without" <<<"$output")" = 1 ]
@@ -165,7 +215,7 @@ other_n2() {
 
 @test "a slurmd that is gone is told and not waited for long" {
     kill "$(cat "$SANDBOX/other.pid")"
-    wait_for 20 gone "$(cat "$SANDBOX/other.pid")"
+    wait_for 60 gone "$(cat "$SANDBOX/other.pid")"
     run_cmd "$RV" doctor --nodes --json
     valid <<<"$output"
     [ "$(node n1 state) $(node n2 state)" = "ok unknown" ]

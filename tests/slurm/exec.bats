@@ -39,8 +39,8 @@ exec_srun() {
 }
 
 # ends STATUS PATTERN - srun's status; one line of ours in all, and it names
-# rank 2 on n2 and the cause; no more than 5 s after the end of rank 2, which
-# wrote the time into $RVT/died.
+# rank 2 on n2 and the cause; no more than 5 s after the end of rank 2, more where
+# the machine has much to do; rank 2 wrote the time into $RVT/died.
 ends() {
     local now
     now=$(date +%s%N)
@@ -49,7 +49,7 @@ ends() {
     grep -q "^rv\[rank 2 on n2\]: .*$2" <<<"$output" || return 1
     [ ! -e "$RVT/died" ] && return
     echo "$(((now - $(cat "$RVT/died")) / 1000000)) ms after its end"
-    [ $(((now - $(cat "$RVT/died")) / 1000000)) -lt 5000 ]
+    [ $(((now - $(cat "$RVT/died")) / 1000000)) -lt "$(loaded 5000)" ]
 }
 
 @test "variables: 2 nodes x 2 tasks, exact table" {
@@ -190,7 +190,7 @@ rv:   advice: activate the environment before submission, or name its python by 
         now=$(date +%s%N)
         wait
         [ "$status" = 137 ]
-        [ $(((now - $(cat "$RVT/died")) / 1000000)) -lt 5000 ]
+        [ $(((now - $(cat "$RVT/died")) / 1000000)) -lt "$(loaded 5000)" ]
     }
     each_mpi check
 }
@@ -316,7 +316,7 @@ request() {
     mkdir -p "$REQ/logs"
     cat >"$REQ/request.json" <<X
 {"schema":"rv.request/1","id":"$1","name":"n%t $1","created_at":"","cwd":"/",
- "gpus":4,"gpu_type":null,"nodes":2,"tasks_per_node":2,"tasks":4,
+ "gpus":0,"gpu_type":null,"nodes":2,"tasks_per_node":2,"tasks":4,
  "cpus_per_task":1,"mem_bytes":null,"time_s":60,"launch":"per_gpu",
  "nccl_timeout_s":null,"log_dir":"$REQ/logs","srun_options":[]}
 X
@@ -405,7 +405,7 @@ field() {
 
 @test "batch: tasks that cannot start are said so, 125" {
     request none 'true'
-    sed -i 's/"nodes":2/"nodes":3/' "$REQ/request.json"
+    sed -i 's/"srun_options":\[\]/"srun_options":["--nodelist=n9"]/' "$REQ/request.json"
     submit
     wait_for 60 is_done
     [ "$(field "$REQ/status.json" '[j["exit_status"],j["message"][:16]]')" = "[125, 'no rank started:']" ]

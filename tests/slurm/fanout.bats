@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 # fanout.bats - several jobs of one request on a real cluster: two partitions of
 # a node each, whose limits differ, so that no job can say both
-# shellcheck disable=SC2016 # programs of tasks stand in single quotes
+# shellcheck disable=SC2016,SC2154 # programs of tasks stand in single quotes; run.bash and bats set the rest
 
 load run
 
 setup_file() {
     sandbox_up --nodes 2 --gpus 4 --cpus 4
     [ -z "${RVT_SKIP:-}" ] || return 0
-    scontrol create partition=p1 nodes=n1 state=up maxtime=60
-    scontrol create partition=p2 nodes=n2 state=up maxtime=UNLIMITED
+    # In the file, so that a slurmctld that starts anew knows them.
+    printf 'PartitionName=p1 Nodes=n1 MaxTime=60\nPartitionName=p2 Nodes=n2 MaxTime=UNLIMITED\n' >>"$SANDBOX/slurm.conf"
+    scontrol reconfigure
+    wait_for 60 nodes_idle
     # A site that says where its requests are; else a job must have run before.
     export XDG_CONFIG_HOME=$RVT/config
     mkdir -p "$XDG_CONFIG_HOME/rv"
@@ -31,7 +33,7 @@ teardown() {
 
 # gates - both nodes are taken, n1 for half an hour, n2 for one; sets g1, g2
 gates() {
-    g1=$(sbatch --parsable -w n1 -p p1 --exclusive -t 30 -o /dev/null --wrap 'sleep 900')
+    g1=$(sbatch --parsable -w n1 -p p1 --exclusive -t 30 -o /dev/null --wrap 'echo $$ >pid.1; exec sleep 900')
     g2=$(sbatch --parsable -w n2 -p p2 --exclusive -t 60 -o /dev/null --wrap 'sleep 900')
     wait_job "$g1" RUNNING
     wait_job "$g2" RUNNING
@@ -215,4 +217,90 @@ submitted() {
     [ ! -e ran ]
     [ ! -e "$request/claim.1" ]
     "$RV" stop "${jobs[0]}" || true
+}
+
+ctld_down() {
+    local pid
+    pid=$(daemon slurmctld)
+    kill "$pid"
+    wait_for 60 gone "$pid"
+}
+
+# ctld_up - slurmctld is back, and its nodes are asked to register at once
+ctld_up() {
+    restart slurmctld
+    wait_for 60 scontrol ping
+    scontrol reconfigure
+}
+
+@test "slurmctld goes between claim and start: the winner starts when it is back" {
+    gates
+    # srun of the job waits before it asks, and gives up soon. The second waits
+    # too: where it asks before the nodes have registered it gets no step for two
+    # minutes.
+    sed -i 's/^MessageTimeout=.*/MessageTimeout=5/' "$SANDBOX/slurm.conf"
+    mkdir -p bin
+    cat >bin/srun <<S
+#!/bin/sh
+case "\$*" in *--task*) touch '$PWD/asks'; until [ -e '$PWD/go' ]; do sleep 0.1; done
+mkdir '$PWD/went' 2>/dev/null || until [ -e '$PWD/again' ]; do sleep 0.1; done ;; esac
+exec $(command -v srun) "\$@"
+S
+    chmod +x bin/srun
+    PATH=$PWD/bin:$PATH submit -g 1 --name late -- "${command[@]}"
+    jobs_of
+    scancel "$g2"
+    wait_for 60 test -e asks
+    grep -q "^job ${jobs[1]} " "$request/claim"
+    ctld_down
+    touch go
+    wait_for 60 grep -q "slurmctld does not answer, so that the command cannot start" "$STATE/logs/late-${jobs[1]}.batch.err" || bad=1
+    [ ! -e ran ] || bad=1
+    sed -i 's/^MessageTimeout=.*/MessageTimeout=30/' "$SANDBOX/slurm.conf"
+    ctld_up
+    [ -z "${bad:-}" ]
+    sleep 1
+    touch again
+    one_ran n2
+    job_is "${jobs[0]}" CANCELLED
+    [ "$(jq .exit_status "$request/status.json")" = 0 ]
+}
+
+@test "the claimant ends while slurmctld is away: taken over when that says so, not before" {
+    gates
+    submit -g 1 --name heir -- "${command[@]}"
+    jobs_of
+    printf 'job %u restart 0 first %u\n' "$g1" "$g1" >"$request/claim"
+    scancel "$g2"
+    wait_job "${jobs[1]}" RUNNING
+    wait_for 60 test -s pid.1
+    ctld_down
+    kill "$(cat pid.1)"
+    wait_for 60 grep -q "cannot ask for job $g1" "$STATE/logs/heir-${jobs[1]}.batch.err" || bad=1
+    [ ! -e "$request/claim.1" ] || bad=1
+    [ ! -e ran ] || bad=1
+    ctld_up
+    [ -z "${bad:-}" ]
+    # The other one may start now too: one of the two runs the command.
+    wait_for 60 done_with 0
+    winner=$(jq .job_id "$request/status.json")
+    grep -q "^job $winner " "$request/claim.1"
+    one_ran "$(cat ran)"
+    [ "$(wc -l <ran)" = 1 ]
+}
+
+@test "slurmctld goes when the command starts: the other jobs are ended when it is back" {
+    gates
+    pid=$(daemon slurmctld)
+    submit -g 1 --name busy -- sh -c "kill -STOP $pid"' && touch stopped && until [ -e go ]; do sleep 0.1; done; echo $SLURMD_NODENAME >>ran'
+    jobs_of
+    scancel "$g2"
+    wait_for 60 test -e stopped || bad=1
+    # unless it was faster than the command
+    wait_for 40 grep -q "cannot end the other jobs of the request, trying again" "$STATE/logs/busy-${jobs[1]}.batch.err" || true
+    kill -CONT "$pid"
+    [ -z "${bad:-}" ]
+    wait_job "${jobs[0]}" CANCELLED
+    touch go
+    one_ran n2
 }

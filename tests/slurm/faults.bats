@@ -98,7 +98,7 @@ stepd_of() {
 @test "slurmd killed under a job: the job does not notice" {
     begin 4 srun -N2 --rv-gpu=4 "$RV_EXEC" sh -c "$rank echo rank \$RANK"
     kill -9 "$(daemon n1)"
-    wait_for 10 gone "$(daemon n1)"
+    wait_for 60 gone "$(daemon n1)"
     touch go
     mark
     finish
@@ -112,7 +112,7 @@ stepd_of() {
     begin 4 srun -N2 --rv-gpu=4 "$RV_EXEC" sh -c \
         "$rank [ \$RANK != 2 ] || exit 7; exec sleep 600"
     kill -9 "$(daemon n1)"
-    wait_for 10 gone "$(daemon n1)"
+    wait_for 60 gone "$(daemon n1)"
     touch go
     mark
     finish
@@ -120,7 +120,7 @@ stepd_of() {
     [ "$STATUS" = 7 ]
     [ "$(grep -c "^rv.*ended with exit status 7" out)" = 1 ]
     grep -q "^rv\[rank 2 on n2\]" out
-    [ "$TOOK" -lt 30000 ]
+    [ "$TOOK" -lt "$(loaded 30000)" ]
     restart n1
     for r in 0 1 2 3; do wait_for 60 gone "$(cat pid.$r)"; done
     well
@@ -146,7 +146,7 @@ stepd_of() {
     finish
     [ "$STATUS" = 7 ]
     grep -q "rank 1 on n1 .* status 7" out
-    [ "$TOOK" -lt 30000 ]
+    [ "$TOOK" -lt "$(loaded 30000)" ]
     wait_for 30 gone "$logs"
     wait "$logs"
     [ "$(cat logs.out)" = "$(printf 'rank\n%.0s' 1 2 3 4)" ]
@@ -161,10 +161,10 @@ stepd_of() {
     saved() { [ "$SANDBOX/state/job_state" -nt running ]; }
     wait_for 60 saved
     kill -9 "$(daemon slurmctld)"
-    wait_for 10 gone "$(daemon slurmctld)"
+    wait_for 60 gone "$(daemon slurmctld)"
     touch go
     # The rank's end is told without a controller; the step's end needs one.
-    wait_for 20 grep -q "rank 3 on n2.* status 9" out
+    wait_for 60 grep -q "rank 3 on n2.* status 9" out
     restart slurmctld
     mark
     finish
@@ -183,8 +183,8 @@ stepd_of() {
     kill -9 "$victim"
     mark
     # Its own ranks, which ignore SIGTERM, and those of the other node.
-    for r in 0 1 2 3; do wait_for 20 gone "$(cat pid.$r)"; done
-    [ $((($(date +%s%N) - NOW) / 1000000)) -lt 15000 ]
+    for r in 0 1 2 3; do wait_for 60 gone "$(cat pid.$r)"; done
+    [ $((($(date +%s%N) - NOW) / 1000000)) -lt "$(loaded 15000)" ]
     finish
     [ "$STATUS" != 0 ]
     [ "$STATUS" != 124 ]
@@ -196,7 +196,7 @@ stepd_of() {
     touch go
     kill -9 "$(stepd_of "$(cat pid.0)")"
     mark
-    for r in 0 1 2 3; do wait_for 20 gone "$(cat pid.$r)"; done
+    for r in 0 1 2 3; do wait_for 60 gone "$(cat pid.$r)"; done
     finish
     [ "$STATUS" != 0 ]
     [ "$STATUS" != 124 ]
@@ -233,12 +233,12 @@ stepd_of() {
     for bad in 'chmod 646 $conf' 'chmod 664 $conf' 'rm $conf; mkfifo $conf' 'rm $conf; mkdir $conf' \
         'rmdir $conf; ln -s /dev/zero $conf'; do
         eval "$bad"
-        RVT_TIMEOUT=20 run_srun -Q -N1 --rv-gpu=a100:2 true
+        run_srun -Q -N1 --rv-gpu=a100:2 true
         [ "$status" = 1 ]
         [ "${#lines[@]}" = 1 ]
         [[ $output == *"cannot read rv.conf: $conf: "* ]]
         # Who asks nothing of us is not stopped, and slurmstepd reads no such file.
-        RVT_TIMEOUT=20 run_srun -Q -N2 --gres=gpu:1 true
+        run_srun -Q -N2 --gres=gpu:1 true
         [ "$status" = 0 ]
     done
     rm -f "$conf"
@@ -249,7 +249,7 @@ stepd_of() {
 # with_conf UID CHANGE COMMAND... - run_cmd as that user, who sees, alone, a
 # site's rv.conf that is well but for CHANGE
 with_conf() {
-    RVT_TIMEOUT=30 run_cmd unshare -m sh -ec 'mount --make-rprivate / 2>/dev/null || true
+    run_cmd unshare -m sh -ec 'mount --make-rprivate / 2>/dev/null || true
         mount -t tmpfs -o mode=755 none "$1"
         cd "$1"
         printf "[gpu a100]\ngres = gpu:a100\n" >rv.conf
@@ -338,7 +338,7 @@ small_folders() {
 @test "a full TmpFS: jobs run" {
     small_folders
     kill -9 "$(daemon n1)"
-    wait_for 10 gone "$(daemon n1)"
+    wait_for 60 gone "$(daemon n1)"
     restart n1 "$SANDBOX/n1/tmp"
     fill "$SANDBOX/n1/tmp"
     # PMIx 5 keeps what slurmstepd tells its clients in files there: slurmstepd
@@ -365,7 +365,7 @@ small_folders() {
     [ "$status" = 0 ]
     export SANDBOX=$RVT/full SLURM_CONF=$RVT/full/slurm.conf
     kill -9 "$(daemon n1)"
-    wait_for 10 gone "$(daemon n1)"
+    wait_for 60 gone "$(daemon n1)"
     restart n1 "$SANDBOX/n1/spool"
     fill "$SANDBOX/n1/spool"
     # 22.05 has no room for the step, 24.11 has, but none for a batch script.
@@ -409,7 +409,7 @@ job_files() {
 new_in_tmp() {
     find /tmp /dev/shm -maxdepth 1 -newer "$RVT/many.begin" \
         -regextype posix-extended -regex '.*/(rv|spmix|pmix|slurm|ompi|spank)[^/]*' \
-        ! -name 'rvt.*' ! -name '*test*' ! -name 'rv-demo*'
+        ! -name 'rvt.*' ! -name 'rvbench.*' ! -name '*test*' ! -name 'rv-demo*'
 }
 
 # value FILE NAME WORD - the number behind WORD in the line of NAME
@@ -452,8 +452,13 @@ stepd_fds() {
     ours=$(stepd_fds --rv-gpu=1)
     settled() {
         job_files
-        all_idle && [ -z "$(job_files)" ]
+        all_idle && [ -z "$(job_files)" ] && return
+        # slurmctld's thread that removes files can miss that there are some (seen
+        # with 24.11.5): the next job that it forgets wakes it.
+        [ -n "$(find nudge -newermt '30 seconds ago')" ] || { touch nudge && srun -Q -N1 true </dev/null; }
+        return 1
     }
+    touch nudge
     # slurmctld asks again for the end of a job whose last message was lost.
     wait_for 300 settled
     numbers >last
@@ -469,8 +474,12 @@ stepd_fds() {
     done
     [ "$(value last files spool)" = "$(value first files spool)" ]
     [ "$(value last files temp)" = "$(value first files temp)" ]
-    new_in_tmp
-    [ -z "$(new_in_tmp)" ]
+    # Another suite's goes with its job.
+    none_new() {
+        new_in_tmp
+        [ -z "$(new_in_tmp)" ]
+    }
+    wait_for 60 none_new
     # Each rv run leaves the same files, and no other.
     (cd state/rv/requests && for r in *; do
         find "$r" -type f | sed "s|^$r||; s|[0-9][0-9]*|N|g" | sort | tr '\n' ' '

@@ -30,7 +30,7 @@ teardown_file() {
 setup() {
     skip_without_slurm
     scontrol update nodename=n1 state=resume 2>/dev/null || true
-    wait_for 20 node_is idle
+    wait_for 60 node_is idle
     mark=$(wc -c <"$LOG")
 }
 
@@ -68,7 +68,7 @@ log() { # of this test
 
 # says TEXT - the log has it by and by: the epilog runs behind the job
 says() {
-    local end=$((SECONDS + 20))
+    local end=$((SECONDS + 60))
     until log | grep -qF "$1"; do
         [ "$SECONDS" -lt "$end" ] || { log; return 1; }
         sleep 0.1
@@ -91,7 +91,7 @@ no_completing() {
     cards gpu gpu
     record 1 "usb 1-1: new device"
     job
-    wait_for 20 node_is idle
+    wait_for 60 node_is idle
     [ "$(log | grep -c 'rv: ')" = 0 ]
 }
 
@@ -102,7 +102,7 @@ no_completing() {
     says "rv: health of n1: GPU 00000000:10:00.0: row remapping failed"
     says "rv: health of n1: GPU 00000000:11:00.0: 3 uncorrectable ECC errors"
     says "GPU 00000000:11:00.0: a row is remapped"
-    wait_for 20 node_is idle
+    wait_for 60 node_is idle
 }
 
 @test "a job without GPUs, and health=off, look at nothing" {
@@ -112,7 +112,7 @@ no_completing() {
     [ "$status" = 0 ]
     health off
     job
-    wait_for 20 node_is idle
+    wait_for 60 node_is idle
     [ "$(log | grep -c 'rv: ')" = 0 ]
 }
 
@@ -120,7 +120,7 @@ no_completing() {
     health drain
     cards gpu gpu lost failed
     job
-    wait_for 20 node_is drain
+    wait_for 60 node_is drain
     [ "$(reason)" = "rv: GPU 1 has fallen off the bus" ]
 }
 
@@ -128,7 +128,7 @@ no_completing() {
     health drain
     cards gpu reset gpu
     run sbatch --parsable -o /dev/null --gres=gpu:1 --wrap 'sleep 2'
-    wait_for 20 node_is drng
+    wait_for 60 node_is drng
     [ "$(reason)" = "rv: GPU 00000000:10:00.0 needs a reset" ]
     scontrol update nodename=n1 state=drain reason="Someone is on it"
     wait_for 30 node_is drain
@@ -144,7 +144,7 @@ no_completing() {
     says "GPU 00000000:11:00.0: a row is remapped or a page retired"
     cards gpu pid=$$ gpu mig pid=1
     job
-    wait_for 20 node_is idle
+    wait_for 60 node_is idle
 }
 
 @test "processes that no job owns drain" {
@@ -152,11 +152,11 @@ no_completing() {
     health drain
     /usr/bin/python3 -c 'import os, time; os.setuid(65534); time.sleep(300)' 3>&- &
     pid=$!
-    wait_for 20 sh -c "[ \$(stat -c %u /proc/$pid) = 65534 ]"
+    wait_for 60 sh -c "[ \$(stat -c %u /proc/$pid) = 65534 ]"
     cards gpu pid=$pid gpu mig pid=$pid
     job
     kill $pid
-    wait_for 20 node_is drain
+    wait_for 60 node_is drain
     [ "$(reason)" = "rv: GPU 00000000:10:00.0: 1 left-over processes, such as $pid of uid 65534" ]
 }
 
@@ -168,16 +168,16 @@ no_completing() {
     # said by a program: /dev/kmsg lets root write, as a facility of its own
     echo "12,12,1,-;NVRM: Xid (PCI:0000:10:00): 79, GPU has fallen off the bus." >>"$KMSG"
     job
-    wait_for 20 node_is idle
+    wait_for 60 node_is idle
     record 13 "NVRM: Xid (PCI:0000:10:00): 79, pid=7, name=a.out, GPU has fallen off the bus."
     job
-    wait_for 20 node_is drain
+    wait_for 60 node_is drain
     [ "$(reason)" = "rv: GPU 0000:10:00: Xid 79, GPU has fallen off the bus" ]
     # Repaired: the line still stands in the log, and was dealt with.
     scontrol update nodename=n1 state=resume
-    wait_for 20 node_is idle
+    wait_for 60 node_is idle
     job
-    wait_for 20 node_is idle
+    wait_for 60 node_is idle
 }
 
 @test "what slurmctld did not hear of is found again" {
@@ -205,9 +205,9 @@ no_completing() {
     job
     echo "$(((${EPOCHREALTIME/./} - start) / 1000)) ms"
     [ $((${EPOCHREALTIME/./} - start)) -ge 2000000 ]
-    [ $((${EPOCHREALTIME/./} - start)) -le 12000000 ]
+    [ $(((${EPOCHREALTIME/./} - start) / 1000)) -le "$(loaded 12000)" ]
     says "a look at its GPUs did not end within 2 s; going on"
-    wait_for 20 node_is idle
+    wait_for 60 node_is idle
 }
 
 @test "an Xid is acted on where NVML hangs" {
@@ -215,7 +215,7 @@ no_completing() {
     cards hang
     record 30 "NVRM: Xid (PCI:0000:11:00): 79, GPU has fallen off the bus."
     job
-    wait_for 20 node_is drain
+    wait_for 60 node_is drain
 }
 
 @test "NVML crashes, fails, is missing: a line, nothing else" {
@@ -230,5 +230,5 @@ no_completing() {
     job
     mv "$NVML.away" "$NVML"
     says "$NVML: No such file or directory"
-    wait_for 20 node_is idle
+    wait_for 60 node_is idle
 }

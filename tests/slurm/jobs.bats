@@ -15,6 +15,17 @@ load run
     [[ $output != *gone* ]]
     separate "$RV" ps -a
     grep -qE "gone .*status 3" <<<"$output"
+    # just what is named, ended or not
+    separate "$RV" ps gone
+    [ "$status" = 0 ]
+    [ "${#lines[@]}" = 2 ]
+    [[ $output == *" gone "*"status 3" ]]
+    separate "$RV" ps --json "$here" gone
+    valid <<<"$output"
+    [ "$(jq -r '[.jobs[].name] | join(" ")' <<<"$output")" = "gone here" ]
+    separate "$RV" ps here nothing
+    [ "$status" = 4 ]
+    [ "$stderr" = "rv: cannot list jobs: no job has the id or name 'nothing'; 'rv ps -a' lists all" ]
     separate "$RV" stop -a
     [ "$output" = "stopped job $here (here)" ]
     wait_job "$here" CANCELLED
@@ -188,7 +199,7 @@ wrote() {
     wait_for 30 grep -q 'is waiting' f.err
     separate "$RV" stop waiter
     [ "$status" = 0 ]
-    wait_for 20 ended $follower
+    wait_for 60 ended $follower
     run wait $follower
     [ "$status" = 125 ]
     grep -q 'never started: CANCELLED' f.err

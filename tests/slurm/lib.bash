@@ -96,7 +96,7 @@ sandbox_up_mounted() {
 
 # valid [FILE...] - does the JSON of each, or of stdin, obey its schema?
 valid() {
-    python3 "$RV_SRC/tests/slurm/validate.py" "$RV_SRC/etc/schema" "$@"
+    /usr/bin/python3 "$RV_SRC/tests/slurm/validate.py" "$RV_SRC/etc/schema" "$@"
 }
 
 # sandbox_down - end it, and others below RVT that a failed test has left. Fails
@@ -104,7 +104,7 @@ valid() {
 sandbox_down() {
     local well=0 other
     [ -n "${RVT:-}" ] || return 0
-    [ ! -e "$SANDBOX/sandbox.json" ] || nodes_well || well=1
+    [ ! -e "$SANDBOX/sandbox.json" ] || wait_for 60 nodes_well || well=1
     "$RV" sandbox down --dir "$SANDBOX" >&2 || return 1
     # Without its folder nothing could end one any more.
     for other in "$RVT"/*/sandbox.json; do
@@ -232,7 +232,7 @@ run_cmd() {
 # shellcheck disable=SC2034 # tests read lines
 run_srun() {
     # A job that still completes would move this one to another node.
-    wait_for 5 none_completing 2>/dev/null || true
+    wait_for 30 none_completing 2>/dev/null || true
     run_cmd srun "$@"
     [ "$status" != 124 ] || sandbox_logs
     output=$(sed -E '/^srun: (job [0-9]+ (queued and waiting for|has been allocated) resources|Step created for )/d' <<<"$output")
@@ -248,9 +248,10 @@ what_runs() {
 }
 
 # wait_for SECONDS COMMAND... - until COMMAND succeeds; fails after SECONDS,
-# with COMMAND's last output.
+# with COMMAND's last output. What takes long is looked at less often: several
+# suites that ask scontrol twenty times a second leave nothing for the rest.
 wait_for() {
-    local end=$((SECONDS + $1)) out
+    local end=$((SECONDS + $1)) out pause=105 # hundredths of a second, and 100
     shift
     until out=$("$@" 2>&1); do
         if [ "$SECONDS" -ge "$end" ]; then
@@ -258,7 +259,8 @@ wait_for() {
             what_runs >&2
             return 1
         fi
-        sleep 0.05
+        sleep "0.${pause#1}"
+        [ "$pause" -ge 125 ] || pause=$((pause + 1))
     done
 }
 
@@ -274,6 +276,16 @@ job_is() {
 # wait_job ID STATE [SECONDS]
 wait_job() {
     wait_for "${3:-60}" job_is "$1" "$2"
+}
+
+# loaded MS - the limit of MS as this machine is just now: times what there is to
+# do for each core, up to fourfold
+loaded() {
+    awk -v ms="$1" -v cores="$(nproc)" '{
+        split($4, now, "/")
+        f = ($1 > now[1] ? $1 : now[1]) / cores
+        print int(ms * (f < 1 ? 1 : f > 4 ? 4 : f))
+    }' /proc/loadavg
 }
 
 # torch_quirks - settings without which a Debian's own PyTorch cannot launch.

@@ -190,7 +190,7 @@ NCCL_MULTI_RANK_GPU_ENABLE=1 then" ]
         [ "$status" = 1 ]
         [[ $output == *"rv: cannot start the task: rank 0 on n1: nothing tells \
 CUDA's name of Slurm's MIG slice 1: NVML"* ]]
-        [ $((SECONDS - start)) -lt 20 ]
+        [ $(((SECONDS - start) * 1000)) -lt "$(loaded 20000)" ]
         # The files of the driver do not hang.
         driver
         seen '0 n1 0 [MIG-GPU-file-0/7/0]' srun --rv-mig "$RVT/seen"

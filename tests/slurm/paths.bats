@@ -370,7 +370,7 @@ het() {
         "$@" </dev/null >"$RVT/het" 2>&1 3>&- &
         pid=$!
         if wait_for 60 "$ready"; then
-            wait_for 10 gone "$pid" && { wait "$pid"; return; }
+            wait_for 60 gone "$pid" && { wait "$pid"; return; }
             try=
         fi
         echo "# a heterogeneous srun hung ${try:+before its ranks were done}" >&3

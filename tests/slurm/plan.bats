@@ -114,6 +114,34 @@ teardown() {
     [ "$(ask '[.forecast.strategies[].nodes] | join(" ")')" = 1 ]
     separate "$RV" run --dry-run -g 4 -x n1 true
     [ "$status" = 5 ]
+    # a flexible reservation may give others
+    scontrol create reservation=later starttime=now duration=60 nodes=n1 users=root flags=flex
+    plan_of -g 1 --reservation=later true
+    [ "$(ask '.forecast.strategies[0] | [.start, .why] | join(" ")')" = "unknown --reservation decides" ]
+}
+
+@test "-w is all of the list and no more; a reservation is its nodes while it lasts" {
+    plan_of -g 4 -w 'n[1-2]' true
+    [ "$(ask '.forecast.strategies[0] | [.start, .nodes, .gpus_per_node] | join(" ")')" = "at 2 2" ]
+    job=$("$RV" run --json -g 2 -w n1,n2 -- true | jq .job_id)
+    wait_job "$job" COMPLETED
+    scontrol show job "$job" | grep -q ' NodeList=n\[1-2\]'
+    separate "$RV" run -g 3 -w n1,n2 true
+    [ "$status" = 5 ]
+    [[ $stderr == "rv: cannot run 'true': --nodelist names 2 nodes, of which a job has all, and 3 GPUs do not go evenly on them; -g 4 would work" ]]
+    # inside it starts now and must fit before its end
+    wait_for 30 all_idle
+    scontrol create reservation=later starttime=now duration=60 nodes=n2 users=root
+    plan_of -g 2 --time 30m --reservation=later true
+    [ "$(ask '.forecast.strategies[0] | [.start, .wait_s, .nodes] | join(" ")')" = "at 0 1" ]
+    job=$("$RV" run --json -g 2 --time 30m --reservation=later -- true | jq .job_id)
+    wait_job "$job" COMPLETED
+    scontrol show job "$job" | grep -q ' NodeList=n2'
+    plan_of -g 2 --time 90m --reservation=later true
+    [ "$(ask '.forecast.strategies[0].start')" = never ]
+    separate "$RV" run -g 4 --reservation=later true
+    [ "$status" = 5 ]
+    [[ $stderr == "rv: cannot run 'true': with --reservation: "* ]]
 }
 
 @test "PrivateData hides jobs: the start is unknown, and it is said" {

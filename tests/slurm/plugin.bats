@@ -61,6 +61,8 @@ n_jobs() {
 
 # try COMMAND... - run_cmd, also for a function, which has its own deadlines
 try() {
+    # A job that still completes would move this one to another node.
+    wait_for 30 none_completing
     if [ "$(type -t "$1")" = function ]; then
         run "$@"
         printf '$ %s\nstatus %s\n%s\n' "$*" "$status" "$output"
@@ -217,7 +219,7 @@ unit; write 500ms, 90s, 30m, 2h, 1.5h or 3d" srun --rv-nccl-timeout=30 true
     refused "rv: cannot set --rv-nccl-timeout to '5ms': less than a second; \
 write 90s or 30m" sbatch --rv-nccl-timeout=5ms --wrap true
     refused "rv: cannot allocate '--rv-mig': the cluster has no MIG slices; ask \
-for whole GPUs with --rv-gpu" srun --rv-mig true
+for whole GPUs instead" srun --rv-mig true
     # ambiguous: Slurm's own line
     run_srun --rv-=2 true
     [ "$status" != 0 ]
@@ -433,7 +435,7 @@ X
 
 @test "without PMIx a dead rank ends the step, unless the user says otherwise (pytorch/torchx#479)" {
     local prog='[ $SLURM_PROCID = 1 ] && exit 3; sleep 3; echo survived'
-    RVT_TIMEOUT=40 run_srun --mpi=none -n2 --rv-nccl-timeout=5m sh -c \
+    run_srun --mpi=none -n2 --rv-nccl-timeout=5m sh -c \
         '[ $SLURM_PROCID = 1 ] && exit 3; sleep 300'
     [ "$status" != 124 ]
     [ "$status" != 0 ]

@@ -66,7 +66,7 @@ start() {
 
 # deaf NODE - something in its slurmd's place that answers nobody
 deaf() {
-    wait_for 10 gone "$(daemon "$1")"
+    wait_for 60 gone "$(daemon "$1")"
     /usr/bin/python3 -c 'import socket, sys
 s = socket.socket()
 s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -77,7 +77,8 @@ E
     # bats warns of 127 unless it is told to expect it.
     run -127 timeout 60 "$RV" run -f -- ./no-such-program </dev/null
     [ "$(grep -c no-such-program <<<"${output#*submitted}")" = 1 ]
-    [[ $output == *"rank 0 on n1 ended with status 127: cannot run './no-such-program': No such file"* ]]
+    # n1 may be about to be free again
+    [[ $output == *"rank 0 on n"[12]" ended with status 127: cannot run './no-such-program': No such file"* ]]
     separate "$RV" run -f -- ./plain
     [ "$status" = 126 ]
 }
@@ -88,7 +89,7 @@ E
     [ "$status" = 137 ]
     [ "$(grep -c '^rv: job .* failed: rank 2 on n2 was ended by signal 9' <<<"$stderr")" = 1 ]
     # Nobody else tells it again, in other words: srun, rv-exec, the log.
-    [ "$(grep -cE 'failed|rank|tasks? |signal|n2$|137' <<<"$stderr")" = 1 ]
+    [ "$(grep -cE 'failed|rank|tasks? |signal|n2$|\<137\>' <<<"$stderr")" = 1 ]
     # The logs keep every word.
     separate "$RV" logs
     [[ $stderr == *"rv: rank 2 on n2 was killed by signal 9 (KILL)"* ]]
@@ -107,12 +108,12 @@ E
 }
 
 @test "exit 7 of one rank ends the job with 7 within seconds (pytorch/torchx#479)" {
-    RVT_TIMEOUT=30 separate "$RV" run -f -g 4 -- sh -c \
+    separate "$RV" run -f -g 4 -- sh -c \
         '[ "$RANK" = 1 ] && { echo bad thing >&2; date +%s%N >died; exit 7; }; sleep 60'
     now=$(date +%s%N)
     [ "$status" = 7 ]
     # From the rank's end to that of the step, the batch step and rv: 5 s.
-    [ $(((now - $(cat died)) / 1000000)) -lt 5000 ]
+    [ $(((now - $(cat died)) / 1000000)) -lt "$(loaded 5000)" ]
     [[ $stderr == *"failed: rank 1 on n1 ended with status 7"*"bad thing"* ]]
     # The rest of the block once, below that line.
     [ "$(grep -c '^rv:   still well: 0,2-3$' <<<"$stderr")" = 1 ]
@@ -140,8 +141,8 @@ E
     separate "$RV" run -f -- sh -c 'date +%s%N'
     now=$(date +%s%N)
     [ "$status" = 0 ]
-    # The step, the batch step and rv end after it: 3 s on a loaded machine.
-    [ $(((now - output) / 1000000)) -lt 3000 ]
+    # The step, the batch step and rv end after it.
+    [ $(((now - output) / 1000000)) -lt "$(loaded 3000)" ]
 }
 
 @test "job.sh gives the job its variables" {
@@ -312,7 +313,7 @@ E
     # A FIFO would be waited for.
     rm conf/rv/rv.conf
     mkfifo conf/rv/rv.conf
-    separate timeout 10 "$RV" run --dry-run -- true
+    separate timeout 30 "$RV" run --dry-run -- true
     [ "$status" = 1 ]
     [[ $stderr == *"rv.conf: not a regular file"* ]]
 }
@@ -326,7 +327,7 @@ E
             (
                 status=0
                 # shellcheck disable=SC2086 # the words
-                SLURM_CONF=$conf timeout 10 "$RV" $words </dev/null >out.$i 2>err.$i || status=$?
+                SLURM_CONF=$conf timeout 30 "$RV" $words </dev/null >out.$i 2>err.$i || status=$?
                 echo "$status" >status.$i
             ) 3>&- &
             i=$((i + 1))
@@ -342,6 +343,42 @@ E
     done
     [ "$(grep -l 'asking again for' err.* | wc -l)" = 6 ]
     [ ! -e "$STATE" ]
+}
+
+@test "slurmctld of another release, and a slurm.conf of one: said at once" {
+    # each answer begins with a version that no release has
+    /usr/bin/python3 - >port 3>&- <<'P' &
+import socket, struct
+server = socket.create_server(("127.0.0.1", 0))
+print(server.getsockname()[1], flush=True)
+peers = []
+while True:
+    peer, _ = server.accept()
+    size, = struct.unpack("!I", peer.recv(4, socket.MSG_WAITALL))
+    peer.recv(size, socket.MSG_WAITALL)
+    body = struct.pack("!HHHH", 0x7f00, 0, 0, 0) + bytes(64)
+    peer.sendall(struct.pack("!I", len(body)) + body)
+    peers.append(peer)  # libslurm takes an end before its answer for no answer
+P
+    fake=$!
+    wait_for 30 test -s port
+    sed "s/^SlurmctldPort=.*/SlurmctldPort=$(cat port)/" "$SLURM_CONF" >other.conf
+    for words in 'run true' 'ps' 'stop 1' 'logs 1' 'status'; do
+        # shellcheck disable=SC2086 # the words
+        SLURM_CONF=$PWD/other.conf separate "$RV" $words
+        [ "$status" = 3 ] || { kill "$fake"; false; }
+        [[ $stderr == *"slurmctld is of another release of Slurm, and this rv was built for "* ]]
+        [ "${#stderr_lines[@]}" = 1 ]
+    done
+    kill "$fake"
+    (cat "$SLURM_CONF" && echo OfAnotherRelease=1) >other.conf
+    SLURM_CONF=$PWD/other.conf separate "$RV" status
+    [ "$status" = 1 ]
+    [[ $stderr == *"OfAnotherRelease"* ]]
+    # what is not in files is not said to be gone
+    SLURM_CONF=$PWD/other.conf separate "$RV" logs 1
+    [ "$status" = 3 ]
+    [[ $stderr == "rv: cannot show logs: no request here has the id or name '1', and of other jobs nothing is known: "* ]]
 }
 
 @test "--json validates, and carries nothing else on stdout" {
@@ -376,8 +413,9 @@ E
         separate "$RV" $words
         [ "$status" = 2 ]
         [ -z "$stderr" ]
-        valid <<<"$output"
+        echo "$output" >"usage.${words//[ \/]/-}"
     done
+    valid usage.*
 }
 
 @test "what ranks leave validates" {

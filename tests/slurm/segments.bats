@@ -102,7 +102,11 @@ causes() {
     [ "$(jq '[.segments[].job_id] | unique == ['"$job"']' "$STATE"/requests/*/segments.json)" = true ]
     [ "$(grep -c "^[0-3]: segment [01]" "$follow")" = 8 ]
     valid "$STATE"/requests/*/{segments,status}.json
+    # both segments had the same two folders
+    [ "$(cd "$STATE/checkpoints" && ls | wc -l)" = 1 ]
     [ "$(ls "$STATE"/checkpoints/*/saved.* | wc -l)" = 4 ]
+    [ "$(cat "$STATE/outputs/on-$job"/out.[0-3] | wc -l)" = 8 ]
+    [ "$(ls "$STATE/outputs")" = "on-$job" ]
 }
 
 @test "exit 0, a crash and a user's stop end it, also after the signal" {
@@ -169,10 +173,11 @@ A
 }
 
 @test "what ignores the signal is killed just before the limit, and goes on" {
-    submit -g 1 --checkpoint=USR1@5 --time 1m --name deaf -- sh -c \
+    # killed a fifth of the 40 s before the limit: 5 s from now
+    submit -g 1 --checkpoint=USR1@40 --time 1m --name deaf -- sh -c \
         'trap "" USR1; echo "segment $RV_SEGMENT rank 0"; [ $RV_SEGMENT = 1 ] || exec sleep 600'
     wait_for 30 says 1 "segment 0"
-    scontrol update jobid="$job" endtime="$(date -d '+5 seconds' +%Y-%m-%dT%H:%M:%S)"
+    scontrol update jobid="$job" endtime="$(date -d '+13 seconds' +%Y-%m-%dT%H:%M:%S)"
     limit
     wait_for 30 put_back
     [ "$(causes)" = limit ]
@@ -194,15 +199,33 @@ array_causes() {
     scancel --batch --signal=USR1 "${array}_3"
     wait_for 30 array_causes 3 limit
     wait_job "${array}_3" PENDING
-    job_is "${array}_5" RUNNING
+    wait_job "${array}_5" RUNNING
     wait_for 30 array_idle 3
     sleep 1
     scontrol update jobid="${array}_3" starttime=now
     wait_for 30 says_any 1 "segment 1"
     scancel "${array}"
     wait_for 30 array_causes 3 "limit stopped"
-    array_causes 5 stopped
+    wait_for 30 array_causes 5 stopped
     [ "$(ls -d "$STATE"/checkpoints/whole-*-[35] | wc -l)" = 2 ]
+}
+
+@test "no requeue of a task: it goes on as a job of its own, the same task" {
+    train -g 1 --array=3,5 --name tasks
+    array=$job
+    wait_for 30 says_any 2 "segment 0"
+    scontrol update jobid="${array}_3" requeue=0
+    scancel --batch --signal=USR1 "${array}_3"
+    wait_for 60 says_any 1 "segment 1"
+    jq -e '.segments[0].cause == "limit"' "$STATE"/requests/*/array/3/segments.json
+    next=$(jq -r '.segments[-1].job_id' "$STATE"/requests/*/array/3/segments.json)
+    [ "$next" -gt "$array" ]
+    scontrol show job "$next" | grep -q 'ArrayTaskId=3'
+    wait_job "${array}_5" RUNNING
+    valid "$STATE"/requests/*/array/3/segments.json
+    [ "$(find "$STATE"/requests/*/array/3 -name status.json | wc -l)" -le 1 ]
+    scancel "$array" "$next"
+    wait_for 60 all_idle
 }
 
 @test "no requeue: another job goes on, with the same logs and time" {
@@ -240,6 +263,8 @@ preempted() {
     LAST=1 preempted low --name requeue
     wait_for 60 put_back
     [ "$(causes)" = preemption ]
+    # no node is to blame
+    scontrol show job "$job" | grep -q 'ExcNodeList=(null)'
     wait_job "$high" COMPLETED
 }
 

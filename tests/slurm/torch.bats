@@ -9,6 +9,9 @@ setup_file() {
     # One interface for all; BLAS threads would only get in each other's way.
     export GLOO_SOCKET_IFNAME=lo OMP_NUM_THREADS=1 RVT_TIMEOUT=120
     [ -z "${RVT:-}" ] || torch_files
+    # once: it takes seconds
+    export TORCH=
+    ! $PY -c 'import torch' 2>/dev/null || TORCH=1
 }
 
 teardown_file() {
@@ -17,7 +20,7 @@ teardown_file() {
 
 setup() {
     skip_without_slurm
-    if ! $PY -c 'import torch' 2>/dev/null; then
+    if [ -z "$TORCH" ]; then
         case ,${RV_REQUIRE:-}, in
         *,slurm,*) echo "python3-torch is not installed" >&2 && return 1 ;;
         esac
@@ -173,9 +176,9 @@ Y
     wait_for 60 test -e up.0 -a -e up.1
     # Slurm signals all processes of the task, or with control groups rv-exec.
     scancel --signal=USR1 -n count
-    wait_for 20 test -e got.0.1 -a -e got.1.1
+    wait_for 60 test -e got.0.1 -a -e got.1.1
     kill -USR1 "$(cat pid)"
-    wait_for 20 test -e got.0.2 -a -e got.1.2
+    wait_for 60 test -e got.0.2 -a -e got.1.2
     : >stop
     wait_for 60 gone "$torchrun"
     wait "$torchrun" || { cat out; false; }

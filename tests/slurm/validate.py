@@ -24,7 +24,12 @@ def main():
     schema_dir, files = sys.argv[1], sys.argv[2:]
     for name in files:
         with open(name, encoding="utf-8") as f:
-            check(schema_dir, name, f.read())
+            text = f.read()
+        try:
+            check(schema_dir, name, text)
+        except Exception:
+            print(f"{name}: {text}", file=sys.stderr)
+            raise
     if not files:
         check(schema_dir, "stdin", sys.stdin.read())
 

@@ -43,7 +43,7 @@ undocumented ()
 }
 ok "rv-train(1) has every key" test -z "$(undocumented)"
 ok "an unknown option" refused 2 "cannot understand '--quick'" --quick
-ok "a word without . or /" refused 2 "'grpo'.*no commands" grpo
+ok "a word without . or /" refused 2 "'grpo'.*the only command is probe" grpo
 ok "a missing file" refused 3 "$tmp/none.ini: No such file" "$tmp/none.ini"
 ok "a folder" refused 3 "$tmp: " "$tmp"
 ok "an override without =" refused 2 "section.key=value" "$s" run.steps
@@ -60,7 +60,6 @@ runs|x = 1|s.ini:16: .*\[runs\].*\[run\]
 log|evry = 5|s.ini:17: .*'evry' in \[log\]; nearest is 'every'
 log|every = often|s.ini:17: every: 'often' is not a whole number
 log|every = -1|s.ini:17: every: '-1' is not from 0
-log|trace = t.json|s.ini:17: \[log\] trace: traces are not served yet
 checkpoint|keep = 0|s.ini:17: keep: '0' is not from 1
 checkpoint|every = 5|s.ini:17: \[checkpoint\] every: needs \[checkpoint\] dir
 checkpoint|resume =|s.ini:17: \[checkpoint\] resume: is not auto, off or a path

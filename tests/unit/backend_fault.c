@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * backend_fault.c - made-up GPUs in host memory, with faults */
+ * backend_fault.c - made-up GPUs in host memory, with faults; what they do as
+ * the host does is the host's own */
 #include "backend_fault.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -76,6 +78,14 @@ static train_status_t op_place (const void *memory, int *ret_device,
     return TRAIN_OK;
 }
 
+static train_status_t op_ident (int device, char *text, size_t size,
+                                train_error_t *err)
+{
+    (void)err;
+    snprintf (text, size, "fault %d", device);
+    return TRAIN_OK;
+}
+
 static void swap_pages (char *a, char *b, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -121,6 +131,28 @@ static void spoil (enum fault what, char *dst, const char *src, size_t n)
     last_n = n;
 }
 
+/* Lazy: the copies of all streams, in their order, not made yet. */
+static struct pending {
+    char *dst;
+    const char *src;
+    size_t bytes;
+} pending[64];
+static size_t n_pending;
+
+static void make_all (void)
+{
+    for (size_t i = 0; i < n_pending; i++)
+        memcpy (pending[i].dst, pending[i].src, pending[i].bytes);
+    n_pending = 0;
+}
+
+static void put_off (void *dst, const void *src, size_t bytes)
+{
+    if (n_pending == sizeof (pending) / sizeof (*pending))
+        make_all ();
+    pending[n_pending++] = (struct pending){dst, src, bytes};
+}
+
 static void nap (void)
 {
     struct timespec t = {fault.delay_ms / 1000,
@@ -128,6 +160,11 @@ static void nap (void)
 
     if (fault.delay_ms > 0)
         nanosleep (&t, NULL);
+    while (__atomic_load_n (&fault.hold, __ATOMIC_ACQUIRE)) {
+        t = (struct timespec){0, 1000000};
+        __atomic_store_n (&fault.held, true, __ATOMIC_RELEASE);
+        nanosleep (&t, NULL);
+    }
 }
 
 static train_status_t op_copy (void *dst, const void *src, size_t bytes,
@@ -142,8 +179,11 @@ static train_status_t op_copy (void *dst, const void *src, size_t bytes,
     fault.copies++;
     nap ();
     /* Sums are fetched by this call too, and stay right. */
-    if (fault.host_too && to >= 0 && from < 0 && bytes > 0)
+    if ((fault.host_too || fault.copies == fault.spoil_at) && to >= 0
+        && from < 0 && bytes > 0)
         spoil (fault.peer, dst, src, bytes);
+    else if (bytes > 0 && fault.lazy)
+        put_off (dst, src, bytes);
     else if (bytes > 0)
         memcpy (dst, src, bytes);
     return TRAIN_OK;
@@ -176,87 +216,63 @@ static train_status_t op_pin (int device, size_t bytes, void **ret,
     return backend_host.pin (device, bytes, ret, err);
 }
 
-static void op_unpin (void *memory, size_t bytes)
-{
-    backend_host.unpin (memory, bytes);
-}
-
-static void op_void (void *thing)
-{
-    (void)thing;
-}
-
-static char token;
-
-static train_status_t op_create (int device, void **ret, train_error_t *err)
-{
-    (void)device, (void)err;
-    *ret = &token;
-    return TRAIN_OK;
-}
-
-static train_status_t op_event (void *a, int device, void *b,
-                                train_error_t *err)
-{
-    (void)a, (void)device, (void)b, (void)err;
-    return TRAIN_OK;
-}
-
 static train_status_t op_sync (void *thing, train_error_t *err)
 {
     (void)thing, (void)err;
+    make_all ();
     return TRAIN_OK;
 }
 
-static train_status_t op_gate (void *stream, int device,
-                               volatile uint32_t *flag, uint32_t value,
-                               train_error_t *err)
+static void op_unpin (void *memory, size_t bytes)
 {
-    (void)stream, (void)device, (void)flag, (void)value, (void)err;
-    return TRAIN_OK;
+    fault.unpinned++;
+    backend_host.unpin (memory, bytes);
 }
 
-static train_status_t op_fill (int device, void *memory, int value,
-                               size_t bytes, void *stream, train_error_t *err)
+/* Kernels see what was copied before them. */
+static void view_pack (void *out, const struct kern_view *v, uint64_t first,
+                       uint64_t n, void *stream)
 {
-    (void)device, (void)stream, (void)err;
-    if (bytes > 0)
-        memset (memory, value, bytes);
-    return TRAIN_OK;
+    make_all ();
+    view_host.pack (out, v, first, n, stream);
 }
 
-static int op_enter (int device)
+static void view_unpack (const struct kern_view *v, const void *in,
+                         uint64_t first, uint64_t n, void *stream)
 {
-    return device;
+    make_all ();
+    view_host.unpack (v, in, first, n, stream);
 }
 
-static void op_leave (int before)
+static void view_sum (uint64_t *sum, const struct kern_view *v, uint64_t first,
+                      uint64_t n, uint64_t every, void *stream)
 {
-    (void)before;
+    make_all ();
+    view_host.sum (sum, v, first, n, every, stream);
 }
 
-const struct backend_ops backend_fault = {
-    .name = "fault",
-    .probe = op_probe,
-    .alloc = op_alloc,
-    .free = op_free,
-    .copy = op_copy,
-    .sync = op_sync,
-    .stream_create = op_create,
-    .stream_destroy = op_void,
-    .event_create = op_create,
-    .event_destroy = op_void,
-    .event_record = op_event,
-    .event_wait = op_event,
-    .event_sync = op_sync,
-    .gate = op_gate,
-    .pin = op_pin,
-    .unpin = op_unpin,
-    .place = op_place,
-    .peer_open = op_peer_open,
-    .peer = op_peer,
-    .fill = op_fill,
-    .view = &view_host,
-    .enter = op_enter,
-    .leave = op_leave,
-};
+static struct view_ops view;
+struct backend_ops backend_fault;
+
+static void __attribute__ ((constructor)) make_backend (void)
+{
+    view = view_host;
+    view.pack = view_pack;
+    view.unpack = view_unpack;
+    view.sum = view_sum;
+    backend_fault = backend_host;
+    backend_fault.name = "fault";
+    backend_fault.probe = op_probe;
+    backend_fault.alloc = op_alloc;
+    backend_fault.free = op_free;
+    backend_fault.copy = op_copy;
+    backend_fault.sync = op_sync;
+    backend_fault.event_sync = op_sync;
+    backend_fault.pin = op_pin;
+    backend_fault.unpin = op_unpin;
+    backend_fault.place = op_place;
+    backend_fault.peer_open = op_peer_open;
+    backend_fault.peer = op_peer;
+    backend_fault.ident = op_ident;
+    backend_fault.view = &view;
+}

@@ -30,10 +30,15 @@ extern struct fault_state {
     size_t pin_limit;  /* bytes that can be pinned; 0 = any */
     int copies, peers; /* seen so far */
     int delay_ms;      /* of a copy */
+    bool lazy;         /* copies by the host are made when they are waited for,
+                          or a kernel runs: sources are read late */
+    bool hold, held; /* a copy waits while [hold]; one does. Both by atomics */
+    int unpinned;    /* blocks */
+    int spoil_at;    /* the number of a copy by the host that is wrong */
 } fault;
 
 void fault_set (enum fault peer);
 
-extern const struct backend_ops backend_fault;
+extern struct backend_ops backend_fault; /* const after main has begun */
 
 #endif

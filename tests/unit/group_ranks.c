@@ -85,17 +85,22 @@ static void rank_main (struct job *job, int rank)
     struct seen *seen = &job->shared->seen[rank];
     train_group_options_t opts = {
         .size = sizeof (opts),
-        .backend = "host",
+        .backend = job->backend ? job->backend : "host",
+        .device = job->device,
         .timeout_ms = job->timeout_ms ? job->timeout_ms : PATIENCE_MS};
     train_group_t *group = NULL;
     int64_t start_ms = now_ms ();
 
     set_env (job, rank);
+    if (job->exit_status)
+        atexit (abort);
     seen->status = train_group_create (&opts, &group, &seen->err);
     seen->ms = now_ms () - start_ms;
     if (seen->status == TRAIN_OK)
         job->body (job, rank, group);
     train_group_destroy (group);
+    if (job->exit_status)
+        exit (job->exit_status);
     _exit (0);
 }
 

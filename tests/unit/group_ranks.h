@@ -41,7 +41,10 @@ struct job {
     rank_f body;
     int64_t timeout_ms;
     int arg;
+    const char *backend;         /* NULL = host */
+    const char *device;          /* of all ranks; NULL = by the local rank */
     const char *step[MAX_RANKS]; /* RV_STEP, NULL = none */
+    int exit_status;             /* 0 = _exit, no handler runs; else exit */
     bool no_node_rank;           /* leave NODE_RANK unset */
     int size;
     pid_t pids[MAX_RANKS];

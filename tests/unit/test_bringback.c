@@ -19,10 +19,11 @@
 
 #include "exec/bringback.h"
 #include "exec/log.h"
+#include "own_dir.h"
 #include "plan/fsio.h"
 
 struct fixture {
-    char top[64], from[80], to[80], marker[80], record[80];
+    char from[80], to[80], marker[80], record[80];
     struct bringback b;
     struct bringback_sum sum;
 };
@@ -33,36 +34,9 @@ static void tick (void)
     nanosleep (&(struct timespec){.tv_nsec = 15000000}, NULL);
 }
 
-static void put (const char *dir, const char *name, const char *text)
+static void put (const char *folder, const char *name, const char *text)
 {
-    char path[400], *slash;
-    FILE *f;
-
-    snprintf (path, sizeof (path), "%s/%s", dir, name);
-    if ((slash = strrchr (path, '/'))) {
-        *slash = '\0';
-        fsio_mkdir_p (path, 0755, NULL);
-        *slash = '/';
-    }
-    f = fopen (path, "we");
-    assert_non_null (f);
-    fputs (text, f);
-    assert_int_equal (fclose (f), 0);
-}
-
-static void expect (const char *dir, const char *name, const char *text)
-{
-    char path[400], *buf = NULL;
-
-    snprintf (path, sizeof (path), "%s/%s", dir, name);
-    if (fsio_read (path, 1 << 20, &buf, NULL, NULL) != RV_OK) {
-        if (text)
-            fail_msg ("%s is not there", path);
-        return;
-    }
-    if (!text || strcmp (buf, text))
-        fail_msg ("%s is '%s'", path, buf);
-    free (buf);
+    put_file (folder, name, text, "we");
 }
 
 static void bring (struct fixture *f, char *const paths[])
@@ -81,19 +55,18 @@ static int setup (void **state)
 {
     struct fixture *f = calloc (1, sizeof (*f));
 
-    snprintf (f->top, sizeof (f->top), "/tmp/test_bringback.XXXXXX");
-    if (!mkdtemp (f->top))
+    if (make_dir (NULL))
         return -1;
-    snprintf (f->from, sizeof (f->from), "%s/from", f->top);
-    snprintf (f->to, sizeof (f->to), "%s/to", f->top);
-    snprintf (f->marker, sizeof (f->marker), "%s/argv", f->top);
-    snprintf (f->record, sizeof (f->record), "%s/brought", f->top);
+    snprintf (f->from, sizeof (f->from), "%s/from", dir);
+    snprintf (f->to, sizeof (f->to), "%s/to", dir);
+    snprintf (f->marker, sizeof (f->marker), "%s/argv", dir);
+    snprintf (f->record, sizeof (f->record), "%s/brought", dir);
     for (int i = 0; i < 2; i++) {
         put (i ? f->to : f->from, "code.py", "code");
         put (i ? f->to : f->from, "old.csv", "old");
     }
     tick ();
-    put (f->top, "argv", "x");
+    put (dir, "argv", "x");
     tick ();
     f->b = (struct bringback){.from = f->from,
                               .to = f->to,
@@ -110,7 +83,7 @@ static int teardown (void **state)
 {
     struct fixture *f = *state;
 
-    fsio_remove_tree (f->top, NULL);
+    fsio_remove_tree (dir, NULL);
     free (f);
     return 0;
 }
@@ -156,13 +129,13 @@ static void what_matches (void **state)
            (char *)"nothing");
     assert_int_equal (f->sum.files, 7);
     assert_int_equal (f->sum.failed + f->sum.beside, 0);
-    expect (f->to, "out/a.csv", "a");
-    expect (f->to, "out/deep/er/b", "b");
-    expect (f->to, "out/.hidden", "h");
-    expect (f->to, "x2.log", "2");
-    expect (f->to, "new\nline", "n");
-    expect (f->to, "y.log", NULL);
-    expect (f->to, "other", NULL);
+    expect_file (f->to, "out/a.csv", "a");
+    expect_file (f->to, "out/deep/er/b", "b");
+    expect_file (f->to, "out/.hidden", "h");
+    expect_file (f->to, "x2.log", "2");
+    expect_file (f->to, "new\nline", "n");
+    expect_file (f->to, "y.log", NULL);
+    expect_file (f->to, "other", NULL);
     assert_int_equal (stat (path, &a), 0);
     snprintf (path, sizeof (path), "%s/out/a.csv", f->to);
     assert_int_equal (stat (path, &b), 0);
@@ -184,9 +157,9 @@ static void whole (void **state)
     BRING (f, (char *)".");
     assert_int_equal (f->sum.files, 2);
     assert_int_equal (f->sum.beside, 0);
-    expect (f->to, "code.py", "edited");
-    expect (f->to, "old.csv", "new");
-    expect (f->to, "d/result", "r");
+    expect_file (f->to, "code.py", "edited");
+    expect_file (f->to, "old.csv", "new");
+    expect_file (f->to, "d/result", "r");
 }
 
 static void conflicts (void **state)
@@ -205,13 +178,13 @@ static void conflicts (void **state)
     BRING (f, (char *)".");
     assert_int_equal (f->sum.files, 3);
     assert_int_equal (f->sum.beside, 3);
-    expect (f->to, "old.csv", "mine");
-    expect (f->to, "old.csv.rv-7", "job");
-    expect (f->to, "made", "mine");
-    expect (f->to, "made.rv-7", "job");
-    expect (f->to, "same.rv-7", NULL);
-    expect (f->to, "dir/mine", "mine");
-    expect (f->to, "dir.rv-7", "job");
+    expect_file (f->to, "old.csv", "mine");
+    expect_file (f->to, "old.csv.rv-7", "job");
+    expect_file (f->to, "made", "mine");
+    expect_file (f->to, "made.rv-7", "job");
+    expect_file (f->to, "same.rv-7", NULL);
+    expect_file (f->to, "dir/mine", "mine");
+    expect_file (f->to, "dir.rv-7", "job");
     snprintf (path, sizeof (path), "%s/.rv-7.tmp", f->to);
     assert_int_equal (access (path, F_OK), -1);
 }
@@ -227,8 +200,8 @@ static void moved_there (void **state)
     assert_int_equal (rename (from, to), 0);
     put (f->from, "moved", "job");
     BRING (f, (char *)"moved");
-    expect (f->to, "moved", "code");
-    expect (f->to, "moved.rv-7", "job");
+    expect_file (f->to, "moved", "code");
+    expect_file (f->to, "moved.rv-7", "job");
 }
 
 /* Each segment brings what is new, over what the one before brought; what the
@@ -248,7 +221,7 @@ static void segments (void **state)
     put (f->from, "log", "1 2");
     BRING (f, (char *)"log");
     assert_int_equal (f->sum.files, 1);
-    expect (f->to, "log", "1 2");
+    expect_file (f->to, "log", "1 2");
     tick ();
     put (f->from, "log", "1 2 3");
     put (f->from, "table", "1 2");
@@ -257,10 +230,10 @@ static void segments (void **state)
     BRING (f, (char *)"*");
     assert_int_equal (f->sum.files, 3);
     assert_int_equal (f->sum.beside, 1);
-    expect (f->to, "log", "1 2 3");
-    expect (f->to, "once", "2");
-    expect (f->to, "table", "mine");
-    expect (f->to, "table.rv-7", "1 2");
+    expect_file (f->to, "log", "1 2 3");
+    expect_file (f->to, "once", "2");
+    expect_file (f->to, "table", "mine");
+    expect_file (f->to, "table.rv-7", "1 2");
 }
 
 /* Links on either side are no way out. */
@@ -269,7 +242,7 @@ static void no_escape (void **state)
     struct fixture *f = *state;
     char path[200], outside[200];
 
-    snprintf (outside, sizeof (outside), "%s/outside", f->top);
+    snprintf (outside, sizeof (outside), "%s/outside", dir);
     put (outside, "secret", "secret");
     snprintf (path, sizeof (path), "%s/out", f->to);
     assert_int_equal (symlink (outside, path), 0);
@@ -277,16 +250,16 @@ static void no_escape (void **state)
     snprintf (path, sizeof (path), "%s/in", f->from);
     assert_int_equal (symlink (outside, path), 0);
     snprintf (path, sizeof (path), "%s/file", f->to);
-    snprintf (outside, sizeof (outside), "%s/outside/secret", f->top);
+    snprintf (outside, sizeof (outside), "%s/outside/secret", dir);
     assert_int_equal (symlink (outside, path), 0);
     put (f->from, "file", "job");
     BRING (f, (char *)"out/x", (char *)"in/secret", (char *)"file");
     assert_int_equal (f->sum.failed, 1);
-    expect (outside, "x", NULL);
-    expect (f->to, "in/secret", NULL);
-    expect (f->top, "outside/secret", "secret");
-    expect (f->to, "file.rv-7", "job");
-    expect (f->top, "outside/x", NULL);
+    expect_file (outside, "x", NULL);
+    expect_file (f->to, "in/secret", NULL);
+    expect_file (dir, "outside/secret", "secret");
+    expect_file (f->to, "file.rv-7", "job");
+    expect_file (dir, "outside/x", NULL);
 }
 
 static void odd_files (void **state)
@@ -316,7 +289,7 @@ static void out_of_time (void **state)
     BRING (f, (char *)"a");
     assert_true (f->sum.late);
     assert_int_equal (f->sum.files, 0);
-    expect (f->to, "a", NULL);
+    expect_file (f->to, "a", NULL);
 }
 
 /* A record that is no record is no harm: what was brought has the same bytes,
@@ -328,10 +301,10 @@ static void bad_record (void **state)
     struct fixture *f = *state;
 
     for (size_t i = 0; i < sizeof (v) / sizeof (v[0]); i++) {
-        put (f->top, "brought", v[i]);
+        put (dir, "brought", v[i]);
         put (f->from, "a", "a");
         BRING (f, (char *)"a");
-        expect (f->to, "a", "a");
+        expect_file (f->to, "a", "a");
         assert_int_equal (f->sum.beside, 0);
     }
 }

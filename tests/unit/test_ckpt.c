@@ -192,7 +192,7 @@ static void test_bad_arguments (void **state)
     assert_int_equal (SAVE ("x", &s, NULL, r.adamw, 1), TRAIN_EINVAL);
     assert_int_equal (SAVE ("x", &s, r.decoder, NULL, 1), TRAIN_EINVAL);
     assert_int_equal (SAVE ("x", &s, r.decoder, r.adamw, 0), TRAIN_EINVAL);
-    bad.size = 8;
+    bad.size = 7;
     assert_int_equal (SAVE ("x", &bad, r.decoder, r.adamw, 1), TRAIN_EINVAL);
     bad = s;
     bad.step = -1;
@@ -285,6 +285,25 @@ static void test_other_model (void **state)
     refuse ("other/step-00000003", &b, TRAIN_EINVAL, "rope_theta");
     drop (&b);
     drop (&a);
+}
+
+/* What a checkpoint has no words for is not lost in silence. */
+static void test_not_served (void **state)
+{
+    train_decoder_config_t c[3] = {small, small, small};
+    train_ckpt_state_t s = state_at (1);
+
+    (void)state;
+    c[0].qkv_bias = c[1].qk_norm = true;
+    c[2].rope = (train_rope_t){.kind = TRAIN_ROPE_LINEAR, .factor = 2};
+    for (int i = 0; i < 3; i++) {
+        struct run r = make (&c[i], 1);
+
+        assert_int_equal (train_ckpt_save ("x", &s, r.decoder, r.adamw, 1, 0),
+                          TRAIN_ENOTSUP);
+        refuse ("x", &r, TRAIN_ENOTSUP, "not served yet");
+        drop (&r);
+    }
 }
 
 /* A tensor of another shape behind metadata that fit: only a forger makes it,
@@ -565,6 +584,7 @@ int main (void)
         cmocka_unit_test (test_bad_arguments),
         cmocka_unit_test (test_round_trip),
         cmocka_unit_test (test_other_model),
+        cmocka_unit_test (test_not_served),
         cmocka_unit_test (test_wrong_tensors),
         cmocka_unit_test (test_damage),
         cmocka_unit_test (test_mixed),

@@ -316,6 +316,54 @@ static void test_race (void **state)
     race ((unsigned)time (NULL), whole ? 200 : 10, whole ? 5000 : 10);
 }
 
+static int end_of (pid_t pid)
+{
+    int status = -1;
+
+    assert_true (pid > 0);
+    assert_int_equal (waitpid (pid, &status, 0), pid);
+    return status;
+}
+
+/* The first of two is killed at the [point]-th operation, and is over, or put
+ * back. Returns whether it was. */
+static bool kill_at (int point, bool back)
+{
+    struct table *t = mmap (NULL, sizeof (*t), PROT_READ | PROT_WRITE,
+                            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    char where[128];
+    bool killed;
+
+    assert_true (t != MAP_FAILED);
+    snprintf (where, sizeof (where), "%s/%d-%d", dir, point, back);
+    assert_int_equal (mkdir (where, 0700), 0);
+    killed = WIFSIGNALED (end_of (start_job (t, where, 1, 0, point, 0, 0)));
+    assert_int_equal (t->ran, !killed);
+    if (killed && back) {
+        assert_int_equal (end_of (start_job (t, where, 1, 0, 0, 0, 1)), 0);
+        assert_int_equal (t->ran, 1);
+    }
+    t->over[0] = 1;
+    assert_int_equal (end_of (start_job (t, where, 1, 0, 0, 1, 0)), 0);
+    assert_int_equal (t->ran, 1);
+    munmap (t, sizeof (*t));
+    return killed;
+}
+
+/* Each point between claim and start, one after the other. */
+static void test_each_point (void **state)
+{
+    int points = 0;
+
+    (void)state;
+    for (int point = 1; point <= 2 * KILLS; point++) {
+        points += kill_at (point, false);
+        kill_at (point, true);
+    }
+    /* read, write, look, link, stat, unlink, read, read, look, start */
+    assert_in_range (points, 7, KILLS);
+}
+
 int main (void)
 {
     const struct CMUnitTest tests[] = {
@@ -324,6 +372,7 @@ int main (void)
         cmocka_unit_test_setup_teardown (test_loser, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown (test_taken_over, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown (test_hand_on, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown (test_each_point, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown (test_race, make_dir, remove_dir),
     };
 

@@ -146,7 +146,7 @@ static void every_type (void **state)
                    "time = 2:59:00\n"
                    "note =\n"
                    "[lists]\n"
-                   "list = a, b\n"
+                   "list = a , b,\tc\n"
                    "path = ~/x\n"
                    "[gpu a100]\n"
                    "cost = 12.5\n"
@@ -166,7 +166,7 @@ static void every_type (void **state)
     assert_true (t.any == INT64_MIN);
     assert_true (t.flag);
     assert_true (t.lr == 3.5e-4);
-    assert_string_equal (t.list, "a, b");
+    assert_string_equal (t.list, "a,b,c");
     assert_string_equal (t.path, "~/x");
     assert_int_equal (t.device, 2);
     assert_int_equal (t.wait_ms, 5400000);

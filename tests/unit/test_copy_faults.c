@@ -51,6 +51,7 @@ static void on_gpu (train_tensor_t *t, int device, void *data, size_t bytes)
 static void set_up (struct two *t, size_t bytes, const char *transfer)
 {
     train_copier_options_t o = {.size = sizeof (o),
+                                .probe = "",
                                 .transfer = transfer,
                                 .ring_bytes = CHUNK * 4,
                                 .chunk_bytes = CHUNK,
@@ -213,7 +214,8 @@ static void test_transfer (void **state)
     train_copy_report_t r;
     train_error_t err = {0};
     train_copier_t *none = NULL;
-    train_copier_options_t o = {.size = sizeof (o), .transfer = "fast"};
+    train_copier_options_t o = {
+        .size = sizeof (o), .probe = "", .transfer = "fast"};
 
     (void)state;
     fault_set (FAULT_ZEROS);
@@ -251,6 +253,7 @@ static void test_pinned (void **state)
     (void)state;
     for (size_t i = 0; i < 2; i++) {
         train_copier_options_t o = {.size = sizeof (o),
+                                    .probe = "",
                                     .transfer = "staged",
                                     .chunk_bytes = 1 << 20,
                                     .log = keep};

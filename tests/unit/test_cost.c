@@ -88,10 +88,36 @@ static void prices (void **state)
     (void)state;
 }
 
+/* One run of a job, as slurmdbd tells of it. */
+static void run (void **state)
+{
+    static const struct {
+        int64_t started, ended, suspended_s, since, now, want;
+    } v[] = {
+        {0, 0, 0, 0, T0, 0},  /* has not started */
+        {0, T0, 0, 0, T0, 0}, /* nor ever will */
+        {T0, T0 + 90, 0, 0, T0, 90},
+        {T0, T0 + 90, 30, 0, T0, 60}, /* it stood still */
+        {T0, T0 + 90, 100, 0, T0, 0},
+        {T0, 0, 0, 0, T0 + 7, 7},     /* it runs */
+        {T0 + 9, 0, 0, 0, T0 + 7, 0}, /* by another clock */
+        {T0, T0 + 90, 0, T0 + 60, T0 + 99, 30},
+        {T0, T0 + 90, 70, T0 + 60, T0 + 99, 20},
+        {T0, T0 + 90, 0, T0 + 90, T0 + 99, 0},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof (v) / sizeof (v[0]); i++)
+        assert_int_equal (cost_of_run (v[i].started, v[i].ended,
+                                       v[i].suspended_s, v[i].since, v[i].now),
+                          v[i].want);
+}
+
 int main (void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test (elapsed),
+        cmocka_unit_test (run),
         cmocka_unit_test (prices),
     };
 

@@ -74,7 +74,7 @@ static void test_bad_config (void **state)
         assert_ptr_equal (m, &small); /* untouched */
     }
     c = small;
-    c.size--;
+    c.size = 0;
     assert_int_equal (train_decoder_create (&c, &m, NULL), TRAIN_EINVAL);
     c = small;
     c.rope_theta = NAN;
@@ -312,6 +312,83 @@ static void test_gradients (void **state)
     check_gradients (&c);
 }
 
+/* Qwen2's biases, Qwen3's norms with a head width of their own, scaled rope. */
+static void test_gradients_options (void **state)
+{
+    train_decoder_config_t c = small;
+
+    (void)state;
+    c.qkv_bias = true;
+    check_gradients (&c);
+    c.qk_norm = true;
+    c.head_dim = 8; /* heads wider than dim together */
+    check_gradients (&c);
+    c.qkv_bias = false;
+    c.kv_heads = 2;
+    c.head_dim = 4; /* narrower */
+    c.rope = (train_rope_t){.kind = TRAIN_ROPE_YARN,
+                            .factor = 3,
+                            .original = 16,
+                            .low = 0.5,
+                            .high = 2,
+                            .attention = 1.25};
+    check_gradients (&c);
+}
+
+/* First weights of those parameters, and bad values of their settings. */
+static void test_options (void **state)
+{
+    static const struct {
+        train_rope_t rope;
+        const char *text;
+    } bad[] = {
+        {{.kind = (train_rope_kind_t)9}, "model rope kind is 9"},
+        {{.kind = TRAIN_ROPE_LINEAR}, "model rope factor is 0"},
+        {{.kind = TRAIN_ROPE_LINEAR, .factor = INFINITY}, "factor is inf"},
+        {{.kind = TRAIN_ROPE_DYNAMIC, .factor = 2}, "original is 0"},
+        {{.kind = TRAIN_ROPE_DYNAMIC, .factor = 0.5, .original = 4},
+         "factor is 0.5: must be at least 1"},
+        {{.kind = TRAIN_ROPE_LLAMA3, .factor = 2, .original = 4}, "low is 0"},
+        {{.kind = TRAIN_ROPE_YARN,
+          .factor = 2,
+          .original = 4,
+          .low = 1,
+          .high = 2},
+         "attention is 0"},
+    };
+    train_decoder_config_t c = small;
+    train_decoder_t *m;
+    const double *w;
+    train_error_t err = {0};
+
+    (void)state;
+    c.qkv_bias = c.qk_norm = true;
+    m = make (&c);
+    train_decoder_init (m, 3);
+    w = train_decoder_weights (m)->data;
+    assert_int_equal (train_decoder_n_params (m), 2 * 14 + 2);
+    for (size_t i = 0; i < train_decoder_n_params (m); i++) {
+        const train_param_t *p = train_decoder_param (m, i);
+
+        if (strstr (p->name, ".bias"))
+            assert_true (w[p->offset] == 0 && !p->decay);
+        if (strstr (p->name, "_norm."))
+            assert_true (w[p->offset] == 1 && p->count == 6 && !p->decay);
+    }
+    assert_int_equal (train_decoder_config (m)->head_dim, 6);
+    train_decoder_destroy (m);
+    for (size_t i = 0; i < LENGTH (bad); i++) {
+        c.rope = bad[i].rope;
+        assert_int_equal (train_decoder_create (&c, &m, &err), TRAIN_EINVAL);
+        if (!strstr (err.text, bad[i].text))
+            fail_msg ("%s", err.text);
+    }
+    c.rope.kind = TRAIN_ROPE_DEFAULT;
+    c.head_dim = 5;
+    assert_int_equal (train_decoder_create (&c, &m, &err), TRAIN_EINVAL);
+    assert_non_null (strstr (err.text, "head_dim is 5"));
+}
+
 /* The linker sends every allocation of libtrain here (--wrap). */
 static int n_allocations;
 
@@ -409,10 +486,15 @@ static void test_adds (void **state)
 int main (void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test (test_bad_config), cmocka_unit_test (test_bad_batch),
-        cmocka_unit_test (test_params),     cmocka_unit_test (test_init),
-        cmocka_unit_test (test_gradients),  cmocka_unit_test (test_allocations),
+        cmocka_unit_test (test_bad_config),
+        cmocka_unit_test (test_bad_batch),
+        cmocka_unit_test (test_params),
+        cmocka_unit_test (test_init),
+        cmocka_unit_test (test_gradients),
+        cmocka_unit_test (test_allocations),
         cmocka_unit_test (test_adds),
+        cmocka_unit_test (test_gradients_options),
+        cmocka_unit_test (test_options),
     };
 
     return cmocka_run_group_tests (tests, NULL, NULL);

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -141,6 +142,56 @@ static void judges (void **state)
     }
 }
 
+/* Slurm's gres against what the driver has; n2 has one that is well. */
+static const struct {
+    int64_t gres;
+    const char *gpus; /* as the node says; "" = it was not asked */
+    bool driver_on_n2;
+    enum doctor_state state;
+    const char *text;
+} cards[] = {
+    {4, "2", true, DOCTOR_FAIL, "gres says 4 GPUs, NVML 2"},
+    {4, "0", false, DOCTOR_FAIL, "gres says 4 GPUs, NVML 0"},
+    {4, "4", true, DOCTOR_OK, "4 GPUs by gres and by NVML"},
+    {2, "4", true, DOCTOR_WARN, "gres says 2 GPUs, NVML 4"},
+    {0, "1", true, DOCTOR_WARN, "gres says 0 GPUs, NVML 1"},
+    {0, "none", true, DOCTOR_OK, "are there"},
+    {4, "none", true, DOCTOR_FAIL, "gres says 4 GPUs, and there is no driver"},
+    {4, "none", false, DOCTOR_OK, "gres says 4 GPUs, and there is no driver"},
+    {4, "bad", false, DOCTOR_FAIL, "NVML there hangs or fails, and gres"},
+    {0, "bad", true, DOCTOR_OK, "are there"},
+    {4, "", true, DOCTOR_OK, "are there"},
+    {-1, "2", true, DOCTOR_OK, "are there"}, /* slices beside whole ones */
+};
+
+static void compares_gpus (void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof (cards) / sizeof (cards[0]); i++) {
+        struct doctor_site *site = site_new ();
+        struct doctor_node *node = &site->node[0];
+        char line[200];
+
+        snprintf (line, sizeof (line), "rv-doctor\tn1\t%s\trw\t%s%s%s",
+                  PACKAGE_VERSION, EXEC, *cards[i].gpus ? "\t" : "",
+                  cards[i].gpus);
+        take (site, line);
+        snprintf (line, sizeof (line), "rv-doctor\tn2\t%s\trw\t%s\t%s",
+                  PACKAGE_VERSION, EXEC, cards[i].driver_on_n2 ? "8" : "none");
+        take (site, line);
+        node->gpus_slurm = cards[i].gres;
+        site->node[1].gpus_slurm = cards[i].driver_on_n2 ? 8 : 0;
+        for (size_t k = 0; k < 2; k++)
+            doctor_judge (&site->node[k], true);
+        doctor_compare (site);
+        if (node->state != cards[i].state
+            || !strstr (node->text, cards[i].text))
+            fail_msg ("case %zu: state %d, '%s'", i, node->state, node->text);
+        assert_int_equal (site->node[1].state, DOCTOR_OK);
+        site_free (site);
+    }
+}
+
 static void judges_without_an_answer (void **state)
 {
     struct doctor_site *site = site_new ();
@@ -172,6 +223,68 @@ static void picks (void **state)
     assert_true (!site->node[0].picked && site->node[1].picked);
     assert_int_equal (doctor_pick (site, NULL, &err), RV_OK);
     assert_true (site->node[0].picked && site->node[1].picked);
+    site_free (site);
+}
+
+/* rv.conf against a site of two a100 and seven slices in partition gpu. */
+static const struct {
+    struct site_conf conf;
+    enum doctor_state state;
+    const char *text;
+} confs[] = {
+    {{.n_gpu = 0}, DOCTOR_OK, "0 types, 0 profiles"},
+    {{.partition = (char *)"gpu", .type = (char *)"A100"}, DOCTOR_OK, "there"},
+    {{.partition = (char *)"gpu, none"},
+     DOCTOR_FAIL,
+     "[defaults] names no partition that is up: 'none'"},
+    {{.type = (char *)"h100"},
+     DOCTOR_FAIL,
+     "[defaults] asks for a type that no node has: 'h100'"},
+    {{.gpu = (struct site_gpu[]){{.type = (char *)"a100"}}, .n_gpu = 1},
+     DOCTOR_OK,
+     "1 types"},
+    {{.type = (char *)"big",
+      .gpu = (struct site_gpu[]){{.type = (char *)"big",
+                                  .gres = (char *)"gpu:a100",
+                                  .partition = (char *)"gpu"}},
+      .n_gpu = 1},
+     DOCTOR_OK,
+     "1 types"},
+    {{.gpu = (struct site_gpu[]){{.type = (char *)"h100"}}, .n_gpu = 1},
+     DOCTOR_WARN,
+     "[gpu h100] asks for a gres that no node has: 'h100'"},
+    {{.gpu = (struct site_gpu[]){{.type = (char *)"a100",
+                                  .gres = (char *)"gpu",
+                                  .partition = (char *)"old"}},
+      .n_gpu = 1},
+     DOCTOR_WARN,
+     "[gpu a100] names no partition that is up: 'old'"},
+    {{.mig = (struct site_mig[]){{.profile = (char *)"1g.10gb"},
+                                 {.profile = (char *)"2g.20gb",
+                                  .gres = (char *)"gpu:2g.20gb"}},
+      .n_mig = 2},
+     DOCTOR_WARN,
+     "rv.conf: [mig 2g.20gb] asks for a gres that no node has"},
+};
+
+static void compares_conf (void **state)
+{
+    struct doctor_site *site = site_new ();
+    struct doctor_check check;
+
+    (void)state;
+    site->node[0].gres = strdup ("gpu:a100:2(S:0),gpu:1g.10gb:7");
+    site->node[1].gres = strdup ("");
+    site->part = calloc (1, sizeof (*site->part));
+    assert_non_null (site->part);
+    site->part[0].name = strdup ("gpu");
+    site->n_parts = 1;
+    for (size_t i = 0; i < sizeof (confs) / sizeof (confs[0]); i++) {
+        doctor_conf (&check, &confs[i].conf, site);
+        if (check.state != confs[i].state || !strstr (check.text, confs[i].text)
+            || !check.hint != (check.state == DOCTOR_OK))
+            fail_msg ("case %zu: state %d, '%s'", i, check.state, check.text);
+    }
     site_free (site);
 }
 
@@ -215,8 +328,10 @@ int main (void)
         cmocka_unit_test (releases),
         cmocka_unit_test (takes_its_lines_alone),
         cmocka_unit_test (judges),
+        cmocka_unit_test (compares_gpus),
         cmocka_unit_test (judges_without_an_answer),
         cmocka_unit_test (picks),
+        cmocka_unit_test (compares_conf),
         cmocka_unit_test (state_folders),
     };
 

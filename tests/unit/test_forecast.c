@@ -233,7 +233,8 @@ static void whole_nodes_and_others (void **state)
     s->part[0].exclusive = false;
     /* a reservation from 30 to 90 of node 0 and 1 */
     s->c.n_jobs = 0;
-    s->resv[0] = (struct strategy_reservation){NOW + 30, NOW + 90, numbers, 2};
+    s->resv[0] =
+        (struct strategy_reservation){NOW + 30, NOW + 90, numbers, 2, NULL};
     s->c.n_resv = 1;
     assert_int_equal (start_in (s, 0, 4, 1, 30), 0);
     assert_int_equal (start_in (s, 0, 4, 1, 31), 90);

@@ -61,7 +61,7 @@ static void test_create_arguments (void **state)
             "no result");
     opts.size = 3;
     expect (train_group_create (&opts, &group, &err), TRAIN_EINVAL, &err,
-            "size 3");
+            "options is 3");
     opts.size = sizeof (opts);
     opts.timeout_ms = -1;
     expect (train_group_create (&opts, &group, &err), TRAIN_EINVAL, &err,
@@ -155,7 +155,7 @@ static void try_tensors (train_group_t *group)
     t.t.strides = NULL;
     t.t.device.device_type = kDLCUDA;
     expect (train_all_reduce (group, &t.t, TRAIN_SUM, &err), TRAIN_ENOTSUP,
-            &err, "device type");
+            &err, "this tensor is on GPU 0; backend nccl moves");
     t.t.device.device_type = kDLCPU;
     t.t.data = NULL;
     expect (train_broadcast (group, &t.t, 0, &err), TRAIN_EINVAL, &err,

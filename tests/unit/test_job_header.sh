@@ -87,8 +87,9 @@ for cxx in "${CXX:-}" g++ clang++ c++ ''; do
     [ -n "$cxx" ] && command -v "${cxx%% *}" >/dev/null && break
 done
 if [ -n "$cxx" ]; then
-    check "C++11" "$cxx" -std=c++11 "$dir/all.cc"
-    check "C++17" "$cxx" -std=c++17 "$dir/all.cc"
+    read -r -a cxx <<<"$cxx"
+    check "C++11" "${cxx[@]}" -std=c++11 "$dir/all.cc"
+    check "C++17" "${cxx[@]}" -std=c++17 "$dir/all.cc"
 else
     echo "# no C++ compiler here"
 fi

@@ -51,6 +51,37 @@ static void tasks (void **state)
             fail_msg ("%s: %u", v[i].list, jobtext_tasks (v[i].list, 100));
 }
 
+static void has_task (void **state)
+{
+    static const struct {
+        const char *list;
+        uint64_t task;
+        bool want;
+    } v[] = {
+        {NULL, 1, false},
+        {"", 0, false},
+        {"5", 5, true},
+        {"5", 4, false},
+        {"0-9", 9, true},
+        {"0-9", 10, false},
+        {"1-19:3%2", 4, true},
+        {"1-19:3%2", 5, false},
+        {"1-19:3%2", 2, false},
+        {"1,3,5-11:2%40", 9, true},
+        {"1,3,5-11:2%40", 8, false},
+        {"1,3,5-11:2%40", 40, false},
+        {"3-1", 2, false},
+        {"0-3:0", 2, false},
+        {"0,1,...", 77, true},
+        {"x", 0, false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof (v) / sizeof (v[0]); i++)
+        if (jobtext_has_task (v[i].list, v[i].task) != v[i].want)
+            fail_msg ("%s: %u", v[i].list, (unsigned)v[i].task);
+}
+
 static void gpus (void **state)
 {
     char type[GRES_NAME_MAX];
@@ -79,6 +110,7 @@ int main (void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test (tres),
         cmocka_unit_test (tasks),
+        cmocka_unit_test (has_task),
         cmocka_unit_test (gpus),
     };
 

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "cmd_job.h"
+#include "known_account.h"
 
 static struct request reqs[] = {
     {.id = "20261128-070000-ffffffff", .created_at = 100},
@@ -197,13 +198,120 @@ static void arrays (void **state)
     (void)state;
 }
 
+#define NAMED(n) .name = n, .command = "", .waiting_tasks = "", .array_task = -1
+
+/* A requeue and the next of a chain are submissions of hours later. */
+static void later (void **state)
+{
+    static struct request many[] = {
+        {.id = "a",
+         .dir = "/r/a",
+         .name = "train",
+         .created_at = 100,
+         .job_id = 5},
+        {.id = "b",
+         .dir = "/r/b",
+         .name = "train",
+         .created_at = 100,
+         .job_id = 6},
+    };
+    static struct cluster_job live[] = {
+        {.job_id = 5,
+         .submitted_at = 90000,
+         .name = "train",
+         .command = "/r/a/job.sh"},
+        {.job_id = 6,
+         .submitted_at = 90000,
+         .name = "train",
+         .command = "/r/old/job.sh"},
+    };
+    struct known k = {.jobs = {live, 2}, .reqs = {.req = many, .n = 2}};
+
+    (void)state;
+    assert_int_equal (known_join (&k, false, NULL), RV_OK);
+    assert_int_equal (k.n, 3);
+    for (size_t i = 0; i < k.n; i++)
+        if (k.job[i].live)
+            assert_ptr_equal (k.job[i].req,
+                              k.job[i].job_id == 5 ? &many[0] : NULL);
+        else
+            assert_ptr_equal (k.job[i].req, &many[1]);
+    free (k.by_id);
+    free (k.by_command);
+    free (k.job);
+}
+
+/* The requests: 8 of a job that Slurm has forgotten, 20 of three jobs, of which
+ * 21 ran, 30 an array. */
+static struct request asked[] = {
+    {.id = "a", .dir = "/r/a", .name = "one", .created_at = 1000, .job_id = 8},
+    {.id = "b",
+     .dir = "/r/b",
+     .name = "fan",
+     .created_at = 2000,
+     .job_id = 21,
+     .root = {20, 21, 22},
+     .n_roots = 3},
+    {.id = "c", .dir = "/r/c", .name = "arr", .created_at = 3000, .job_id = 30},
+};
+
+static struct cluster_job kept[] = {
+    /* of a cluster before: the same number, another time */
+    {.job_id = 8, .submitted_at = 10, .ended_at = 20, NAMED ("one")},
+    {.job_id = 8, .submitted_at = 1001, .ended_at = 1100, NAMED ("one")},
+    {.job_id = 8, .submitted_at = 1200, .ended_at = 1300, NAMED ("one")},
+    {.job_id = 9, .submitted_at = 1000, .ended_at = 1300, NAMED ("bare")},
+    {.job_id = 10, .submitted_at = 1000, .active = true, NAMED ("lost")},
+    {.job_id = 11, .submitted_at = 1000, .ended_at = 1001, NAMED ("seen")},
+    {.job_id = 20, .submitted_at = 2001, .ended_at = 2002, NAMED ("fan")},
+    {.job_id = 21, .submitted_at = 2001, .ended_at = 2400, NAMED ("fan")},
+    {.job_id = 31,
+     .array_id = 30,
+     .submitted_at = 3001,
+     .ended_at = 3002,
+     .name = "arr",
+     .command = "",
+     .waiting_tasks = "",
+     .array_task = 4},
+};
+
+static void forgotten (void **state)
+{
+    static struct cluster_job live[] = {
+        {.job_id = 11, .submitted_at = 1000, .active = true, NAMED ("seen")}};
+    struct known k = {.jobs = {live, 1}, .reqs = {.req = asked, .n = 3}};
+    struct account account = {.there = true, .runs = {kept, 9}};
+    static const struct {
+        uint32_t job_id;
+        const struct cluster_job *live;
+        const struct request *req;
+    } want[] = {{31, &kept[8], &asked[2]}, {30, NULL, &asked[2]},
+                {21, &kept[7], &asked[1]}, {11, &live[0], NULL},
+                {9, &kept[3], NULL},       {8, &kept[2], &asked[0]}};
+
+    (void)state;
+    assert_int_equal (known_join (&k, false, NULL), RV_OK);
+    assert_int_equal (known_account_since (&k, 9000, 100), 1000);
+    assert_int_equal (known_account_since (&k, 9000, 8500), 500);
+    assert_int_equal (known_account_add (&k, &account, NULL), RV_OK);
+    assert_int_equal (k.n, 6);
+    for (size_t i = 0; i < k.n; i++) {
+        assert_int_equal (k.job[i].job_id, want[i].job_id);
+        assert_ptr_equal (k.job[i].live, want[i].live);
+        assert_ptr_equal (k.job[i].req, want[i].req);
+    }
+    assert_int_equal (k.job[0].task, 4);
+    free (k.by_id);
+    free (k.by_command);
+    free (k.job);
+}
+
 int main (void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test (finds),
-        cmocka_unit_test (order),
-        cmocka_unit_test (newest),
-        cmocka_unit_test (arrays),
+        cmocka_unit_test (finds),  cmocka_unit_test (order),
+        cmocka_unit_test (later),  cmocka_unit_test (forgotten),
+        cmocka_unit_test (newest), cmocka_unit_test (arrays),
     };
 
     return cmocka_run_group_tests (tests, NULL, NULL);

@@ -55,13 +55,18 @@ static void begin (struct fixture *f, bool lines, const char *label)
                       RV_OK);
 }
 
-static void append (const struct fixture *f, const char *text)
+static void append_to (const char *path, const char *text)
 {
-    FILE *file = fopen (f->file, "ae");
+    FILE *file = fopen (path, "ae");
 
     assert_non_null (file);
     fputs (text, file);
     fclose (file);
+}
+
+static void append (const struct fixture *f, const char *text)
+{
+    append_to (f->file, text);
 }
 
 static void expect (struct fixture *f, const char *text)
@@ -205,8 +210,8 @@ static void reopens (void **state)
     expect (f, "one\ntwo\n");
 }
 
-/* What was written over is read from its beginning, without what a line had
- * before. */
+/* What was written over is read from its beginning; what a line had before is
+ * not lost. */
 static void truncated (void **state)
 {
     struct fixture *f = *state;
@@ -217,6 +222,7 @@ static void truncated (void **state)
     expect (f, "one\ntwo\n");
     assert_int_equal (truncate (f->file, 0), 0);
     assert_false (poll_once (f));
+    expect (f, "half a li\n");
     append (f, "again\n");
     poll_once (f);
     expect (f, "again\n");
@@ -229,6 +235,70 @@ static void truncated (void **state)
     poll_once (f);
     expect (f, "new\n");
     assert_false (poll_once (f));
+    /* As long as before, or longer, when somebody looks. */
+    assert_int_equal (truncate (f->file, 0), 0);
+    append (f, "old\n");
+    poll_once (f);
+    expect (f, "old\n");
+    assert_int_equal (truncate (f->file, 0), 0);
+    append (f, "again and longer\n");
+    poll_once (f);
+    expect (f, "again and longer\n");
+    assert_false (poll_once (f));
+}
+
+static void poll_long (struct fixture *f)
+{
+    for (int i = 0; i < 50; i++)
+        poll_once (f);
+}
+
+/* As logrotate does: moved away, what its writer adds there until the new one
+ * stands is not lost. */
+static void rotated (void **state)
+{
+    struct fixture *f = *state;
+    char old[80];
+
+    snprintf (old, sizeof (old), "%s.1", f->file);
+    begin (f, true, "1: ");
+    append (f, "one\n");
+    poll_once (f);
+    assert_int_equal (rename (f->file, old), 0);
+    poll_long (f);
+    expect (f, "1: one\n");
+    append (f, "three and more\n");
+    append_to (old, "two\nunfinished");
+    poll_long (f);
+    expect (f, "1: two\n1: unfinished\n1: three and more\n");
+    unlink (old);
+    /* at the end it is not waited for */
+    unlink (f->file);
+    append (f, "4\n");
+    assert_int_equal (logtail_finish (&f->tail, NULL), RV_OK);
+    expect (f, "1: 4\n");
+}
+
+/* Zeros that a network file system shows for a moment are no other file. */
+static void holes (void **state)
+{
+    struct fixture *f = *state;
+    char zeros[8];
+    int fd;
+
+    begin (f, false, NULL);
+    append (f, "one\n");
+    poll_once (f);
+    expect (f, "one\n");
+    assert_int_equal (truncate (f->file, 8), 0);
+    poll_once (f);
+    assert_int_equal (read (f->out[0], zeros, sizeof (zeros)), 4);
+    fd = open (f->file, O_WRONLY | O_CLOEXEC);
+    assert_int_equal (pwrite (fd, "two\n", 4, 4), 4);
+    close (fd);
+    append (f, "three\n");
+    poll_once (f);
+    expect (f, "three\n");
 }
 
 /* Of a line that is drawn over the last state is shown, labels or not. */
@@ -367,6 +437,24 @@ static void skips_far (void **state)
     assert_memory_equal (line, "1000\n", 5);
 }
 
+/* The end of a huge file is found from its end: reading all of this would take
+ * minutes. */
+static void skips_huge (void **state)
+{
+    struct fixture *f = *state;
+
+    append (f, "");
+    if (truncate (f->file, (off_t)1 << 38))
+        assert_int_equal (truncate (f->file, (off_t)1 << 30), 0);
+    append (f, "\nx\ny\nz\n");
+    begin (f, true, NULL);
+    alarm (30);
+    assert_int_equal (logtail_skip (&f->tail, 2, NULL), RV_OK);
+    poll_once (f);
+    alarm (0);
+    expect (f, "y\nz\n");
+}
+
 int main (void)
 {
     const struct CMUnitTest tests[] = {
@@ -378,11 +466,14 @@ int main (void)
         cmocka_unit_test_setup_teardown (long_line, setup, teardown),
         cmocka_unit_test_setup_teardown (reopens, setup, teardown),
         cmocka_unit_test_setup_teardown (truncated, setup, teardown),
+        cmocka_unit_test_setup_teardown (rotated, setup, teardown),
+        cmocka_unit_test_setup_teardown (holes, setup, teardown),
         cmocka_unit_test_setup_teardown (bars, setup, teardown),
         cmocka_unit_test_setup_teardown (bars_now_and_then, setup, teardown),
         cmocka_unit_test_setup_teardown (objects, setup, teardown),
         cmocka_unit_test_setup_teardown (skips, setup, teardown),
         cmocka_unit_test_setup_teardown (skips_far, setup, teardown),
+        cmocka_unit_test_setup_teardown (skips_huge, setup, teardown),
     };
 
     return cmocka_run_group_tests (tests, NULL, NULL);

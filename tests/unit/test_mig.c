@@ -201,7 +201,7 @@ static void refused (void **state)
     assert_int_equal (mig_resolve (&req, NULL, 0, NULL, 0, &c, &err),
                       RV_ENOTFOUND);
     assert_string_equal (err.text, "the cluster has no MIG slices; ask for "
-                                   "whole GPUs with --rv-gpu");
+                                   "whole GPUs instead");
     assert_int_equal (mig_resolve (NULL, NULL, 0, NULL, 0, &c, NULL),
                       RV_EINVAL);
     assert_int_equal (mig_resolve (&req, NULL, 1, NULL, 0, &c, NULL),

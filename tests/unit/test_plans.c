@@ -455,8 +455,8 @@ static void segments (void **state)
     assert_int_equal (item->plan.time_s, 7200);
     assert_int_equal (item->plan.time_min_s, 0);
     /* a hole that holds a shorter one */
-    s->c.resv =
-        &(struct strategy_reservation){NOW + 3000, NOW + 9000, numbers, 4};
+    s->c.resv = &(struct strategy_reservation){NOW + 3000, NOW + 9000, numbers,
+                                               4, NULL};
     s->c.n_resv = 1;
     s->req.time_min_s = 1800;
     item = plan (s);
@@ -488,7 +488,8 @@ static void many (void **state)
         snprintf (names[i], sizeof (names[i]), "p%u", (unsigned)i % 100);
         part_add (s, names[i], 4, 1)->max_time_s = length;
         at += length + 100;
-        resv[i] = (struct strategy_reservation){at - 100, at, numbers + 4, 1};
+        resv[i] =
+            (struct strategy_reservation){at - 100, at, numbers + 4, 1, NULL};
     }
     s->c.resv = resv;
     s->c.n_resv = 20;

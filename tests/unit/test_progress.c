@@ -55,6 +55,45 @@ static void cleaned (void **state)
     (void)state;
 }
 
+/* What would leave a terminal in another state: character sets, titles, bells,
+ * zeros. */
+static void made_harmless (void **state)
+{
+    static const struct {
+        const char *line;
+        size_t len;
+        const char *want;
+    } v[] = {
+        {"", 0, ""},
+        {"a\tb\r\n", 5, "a\tb\r\n"},
+        {"\0a\0\n", 4, "a\n"},
+        {"\016\017a\a\b\x7f\n", 7, "a\n"},
+        {"\033[31ma\033[m\n", 10, "\033[31ma\033[m\n"},
+        {"\033]0;title\aa\n", 12, "a\n"},
+        {"\033]0;title\033\\a\n", 13, "a\n"},
+        {"\033]0;no end\n", 12, "0;no end\n"},
+        {"\033]0;\033[1mb\n", 10, "\033[1mb\n"},
+        {"a\033cb\033\n", 6, "ab\n"},
+        {"\033", 1, ""},
+        {"\xe2\x96\x88\x80\xff\n", 6, "\xe2\x96\x88\x80\xff\n"},
+    };
+
+    for (size_t i = 0; i < sizeof (v) / sizeof (v[0]); i++) {
+        char line[32] = "";
+        size_t len;
+
+        memcpy (line, v[i].line, v[i].len);
+        len = progress_harmless (line, v[i].len);
+        line[len] = '\0';
+        assert_int_equal (len, strlen (v[i].want));
+        assert_string_equal (line, v[i].want);
+    }
+    assert_true (progress_is_plain ("a\tb\n\xff", 5));
+    assert_false (progress_is_plain ("a\0", 2));
+    assert_false (progress_is_plain ("a\r", 2));
+    (void)state;
+}
+
 static void fits (void **state)
 {
     static const struct {
@@ -130,6 +169,7 @@ int main (void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test (cleaned),
+        cmocka_unit_test (made_harmless),
         cmocka_unit_test (fits),
         cmocka_unit_test (lowest_line),
     };

@@ -14,9 +14,10 @@
 #include "record.h"
 
 static const char jobs[] =
-    "17\t1\t0\t1\t2\t4\t8\t1000\t5\t99\t0\t3600\ta100\t\t\t0-0,2-3,9-9,\t\n"
-    "18\t0\t1\t20\t3\t2\t1\t0\t4294901757\t0\t50\t-1\t\tgpu,long\ta|b\t\t\n";
-static const char resvs[] = "100\t200\t1-2,\t\n5\t6\t\t\n";
+    "17\t1\t0\t1\t2\t4\t8\t1000\t5\t99\t0\t3600\ta100\t\t\t\t0-0,2-3,9-9,\t\n"
+    "18\t0\t1\t20\t3\t2\t1\t0\t4294901757\t0\t50\t-1\t\tgpu,long\ta|"
+    "b\tnight\t\t\n";
+static const char resvs[] = "night\t100\t200\t1-2,\t\n\t5\t6\t\t\n";
 
 static void records (void **state)
 {
@@ -35,6 +36,8 @@ static void records (void **state)
     assert_int_equal (c.job[0].mem_mb, 1000);
     assert_int_equal (c.job[0].end_s, 99);
     assert_string_equal (c.job[0].type, "a100");
+    assert_null (c.job[0].resv);
+    assert_string_equal (c.job[1].resv, "night");
     /* indices of nodes that are not there are none */
     assert_int_equal (c.job[0].n_nodes, 2);
     assert_int_equal (c.job[0].node[0], 0);
@@ -49,6 +52,8 @@ static void records (void **state)
     assert_string_equal (c.job[1].partition, "gpu,long");
     assert_string_equal (c.job[1].features, "a|b");
     assert_int_equal (c.n_resv, 2);
+    assert_string_equal (c.resv[0].name, "night");
+    assert_null (c.resv[1].name);
     assert_int_equal (c.resv[0].start_s, 100);
     assert_int_equal (c.resv[0].end_s, 200);
     assert_int_equal (c.resv[0].n_nodes, 2);

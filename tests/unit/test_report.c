@@ -152,6 +152,12 @@ static void test_others (void **state)
     put_rank (4, 11, 1, 0, 0, 0); /* of another start */
     check_others (false, "[[0,3],[2],[4,5]]");
     check_others (true, "[[0,3,4,5],[2],[]]");
+    /* The step killed the command of a shell, and then the shell's rank. */
+    provisional = true;
+    put_rank (4, 11, 0, 0, 128 + SIGKILL, 0);
+    put_rank (5, 11, 0, 0, 9, 0);
+    provisional = false;
+    check_others (true, "[[0,3,4],[2,5],[]]");
 }
 
 static void test_missing (void **state)

@@ -18,6 +18,7 @@
 
 #include "plan/fsio.h"
 #include "known_fan.h"
+#include "known_index.h"
 #include "reqdir.h"
 #include "submit.h"
 
@@ -380,11 +381,12 @@ static void stands_for_it (void **state)
                 .job_id = job[k].job_id, .name = "train", .live = &job[k]};
         }
         known.jobs = (struct cluster_jobs){.job = job, .n = 3};
+        assert_int_equal (known_index (&known, NULL), RV_OK);
         known_fan_choose (&known);
         assert_int_equal (known.reqs.req[0].job_id, v[i].job_id);
         assert_int_equal (known.reqs.req[0].n_waiting, v[i].waiting);
         line[v[i].job_id - 41].req = &known.reqs.req[0];
-        known_fan_drop (&known);
+        assert_int_equal (known_fan_drop (&known, NULL), RV_OK);
         assert_int_equal (known.n, 2); /* of it, and another's of that name */
         assert_int_equal (line[0].job_id, v[i].job_id);
         assert_int_equal (line[1].job_id, 43);
@@ -392,6 +394,8 @@ static void stands_for_it (void **state)
         assert_true (known_fan_has (&known.reqs.req[0], "42"));
         assert_false (known_fan_has (&known.reqs.req[0], "43"));
         requests_fini (&known.reqs);
+        free (known.by_id);
+        free (known.by_command);
     }
     request_fini (&req);
 }

@@ -127,11 +127,11 @@ static void site_file (void **state)
     assert_int_equal (conf.gpus, 2);
     assert_int_equal (conf.time_s, 10740);
     assert_true (conf.mem_bytes == 32LL << 30);
-    assert_string_equal (conf.partition, "gpu, long");
+    assert_string_equal (conf.partition, "gpu,long");
     assert_string_equal (conf.state_dir, "~/rv-state");
     assert_int_equal (site_conf_fanout (&conf), FANOUT_ON);
     assert_int_equal (conf.nccl_timeout_ms, 1200000);
-    assert_string_equal (conf.differ, "driver, nccl");
+    assert_string_equal (conf.differ, "driver,nccl");
     assert_int_equal (conf.n_env, 2);
     assert_string_equal (conf.env[0].name, "NCCL_SOCKET_IFNAME");
     assert_string_equal (conf.env[0].value, "ib0");

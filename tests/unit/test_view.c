@@ -39,7 +39,8 @@ static void fill (void)
 /* The sum of parts is the sum of the whole, wherever it is cut and lies. */
 static void test_sum_parts (void **state)
 {
-    static const uint64_t sizes[] = {0, 1, 7, 8, 9, 31, 4096, 4099, N};
+    static const uint64_t sizes[] = {0,   1,   7,   8,   9,    31,   63,   64,
+                                     127, 128, 136, 264, 4096, 4099, 5001, N};
 
     (void)state;
     fill ();

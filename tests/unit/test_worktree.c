@@ -17,45 +17,26 @@
 
 #include <cmocka.h>
 
+#include "own_dir.h"
 #include "plan/fsio.h"
 #include "proc.h"
 #include "worktree.h"
 
-static char top[64], repo[96], copy[96];
+static char repo[96], copy[96];
 
 static void put (const char *name, const char *text, const char *mode)
 {
-    char path[300], *slash;
-    FILE *f;
-
-    snprintf (path, sizeof (path), "%s/%s", repo, name);
-    slash = strrchr (path, '/');
-    *slash = '\0';
-    assert_int_equal (fsio_mkdir_p (path, 0755, NULL), RV_OK);
-    *slash = '/';
-    assert_non_null (f = fopen (path, mode));
-    fputs (text, f);
-    assert_int_equal (fclose (f), 0);
+    put_file (repo, name, text, mode);
 }
 
 static void expect (const char *name, const char *text)
 {
-    char path[300], *buf = NULL;
-
-    snprintf (path, sizeof (path), "%s/%s", copy, name);
-    if (fsio_read (path, 1 << 20, &buf, NULL, NULL) != RV_OK) {
-        if (text)
-            fail_msg ("%s is not there", path);
-        return;
-    }
-    if (!text || strcmp (buf, text))
-        fail_msg ("%s is '%s'", path, buf);
-    free (buf);
+    expect_file (copy, name, text);
 }
 
-static void git_in (const char *dir, char *const words[])
+static void git_in (const char *folder, char *const words[])
 {
-    const struct proc_opts opts = {.dir = dir};
+    const struct proc_opts opts = {.dir = folder};
     struct proc_result r;
     struct rv_error err;
 
@@ -72,11 +53,10 @@ static void git_in (const char *dir, char *const words[])
 static int setup (void **state)
 {
     (void)state;
-    snprintf (top, sizeof (top), "/tmp/test_worktree.XXXXXX");
-    if (!mkdtemp (top))
+    if (make_dir (NULL))
         return -1;
-    snprintf (repo, sizeof (repo), "%s/re po", top);
-    snprintf (copy, sizeof (copy), "%s/copy", top);
+    snprintf (repo, sizeof (repo), "%s/re po", dir);
+    snprintf (copy, sizeof (copy), "%s/copy", dir);
     setenv ("GIT_CONFIG_GLOBAL", "/dev/null", 1);
     setenv ("GIT_CEILING_DIRECTORIES", "/tmp", 1);
     unsetenv ("GIT_DIR");
@@ -102,7 +82,7 @@ static int teardown (void **state)
     (void)state;
     if (chdir ("/"))
         return -1;
-    return fsio_remove_tree (top, NULL) != RV_OK;
+    return fsio_remove_tree (dir, NULL) != RV_OK;
 }
 
 static void commit (void)
@@ -212,7 +192,7 @@ static void edits_do_not_reach (void **state)
     expect ("gone", "gone");
     snprintf (repo, sizeof (repo), "%s", copy);
     put ("train.py", "job", "r+e");
-    snprintf (copy, sizeof (copy), "%s/re po", top);
+    snprintf (copy, sizeof (copy), "%s/re po", dir);
     expect ("train.py", "one+");
     worktree_fini (&t);
 }
@@ -226,7 +206,7 @@ static void no_way_out (void **state)
 
     (void)state;
     commit ();
-    snprintf (path, sizeof (path), "%s/away", top);
+    snprintf (path, sizeof (path), "%s/away", dir);
     assert_int_equal (rename ("was", path), 0);
     assert_int_equal (symlink (path, "was"), 0);
     assert_int_equal (unlink ("gone"), 0);
@@ -274,8 +254,8 @@ static void submodules (void **state)
 
     (void)state;
     commit ();
-    snprintf (other, sizeof (other), "%s/other", top);
-    GIT (top, "clone", "-q", repo, other);
+    snprintf (other, sizeof (other), "%s/other", dir);
+    GIT (dir, "clone", "-q", repo, other);
     for (int i = 0; i < 2; i++)
         GIT (repo, "-c", "protocol.file.allow=always", "submodule", "-q", "add",
              other, i ? "lib/b" : "lib/a");

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * comm_nccl.h - the parts of the backend nccl. Inside libtrain only.
+ *
+ * A group has the state of a host group beside the communicator: the ranks
+ * compare their calls there, then each gives its call to NCCL and waits for an
+ * event, looking meanwhile who has ended (host.h, "elsewhere").
+ *
+ * Calls into NCCL that may wait for other ranks - the beginning, the first
+ * message between two ranks, abort and end - are made by a helper thread
+ * (comm_nccl_link.c), so that the caller can give up. NCCL has no way to end
+ * such a call from outside that does not free what the call still uses
+ * (NVIDIA/nccl 2.28, ncclCommAbort): a helper that is given up stays until its
+ * call returns, aborts the communicator then, and ends. The connections of the
+ * collectives are made by the beginning (NCCL_RUNTIME_CONNECT=0). */
+#ifndef TRAIN_COMM_NCCL_H
+#define TRAIN_COMM_NCCL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "backend.h"
+#include "comm.h"
+#include "nccl_api.h"
+
+/* What a call needs in NCCL, copied, since the helper may outlive the call. */
+struct nccl_piece {
+    const void *in;
+    void *out;
+    size_t n;
+};
+
+struct nccl_plan {
+    struct comm_call call;
+    const char *from;
+    char *to;
+    struct nccl_piece *pieces; /* (n) of a list, or NULL; of this plan */
+    size_t n;
+};
+
+/* What the helper works on; lives until both sides have let it go. */
+struct link;
+
+enum link_job {
+    LINK_BEGIN = 1, /* make the communicator */
+    LINK_CALL = 2,  /* enqueue the plan */
+    LINK_ABORT = 3,
+    LINK_END = 4,
+};
+
+/* link_create - start the helper.
+ *   ret   link_release also where its communicator was never made */
+train_status_t link_create (const struct nccl_api *api,
+                            const struct backend_ops *gpu, int device, int rank,
+                            int size, const struct nccl_id *id,
+                            struct link **ret, train_error_t *err);
+
+/* link_run - let the helper do something.
+ *   plan       of LINK_CALL: taken, and freed
+ *   ret_rc     NCCL's result
+ *   look       asked every slice; may be NULL. False: give up
+ * False: it was given up, or the time was over. From then on only link_release
+ * is legal. */
+bool link_run (struct link *link, enum link_job job, struct nccl_plan *plan,
+               int64_t deadline_ms, bool (*look) (void *arg), void *arg,
+               int *ret_rc);
+void *link_comm (const struct link *link); /* NULL: none */
+void *link_stream (const struct link *link);
+
+/* link_release - abort what is left, and let go; NULL is fine. Does not wait
+ * for a helper that was given up. */
+void link_release (struct link *link);
+
+struct nccl {
+    const char *name;
+    int64_t timeout_ms;
+    int rank, size, device;
+    const struct nccl_api *api;
+    const struct backend_ops *gpu;
+    void *host; /* of comm_host; NULL for one rank */
+    struct link *link;
+    void *comm;          /* NULL: one rank, or aborted */
+    void *stream;        /* of the group's calls */
+    void *after;         /* stream that a call comes after */
+    void *ready, *done;  /* events: the caller's work; the group's */
+    void *copy;          /* on the GPU, of an all-to-all in place */
+    bool *sends, *recvs; /* (size) messages that have a connection */
+    bool careful;        /* any call may wait for others */
+    bool idle;           /* the call in flight has nothing for the GPU */
+    bool broken;
+    struct comm_call now; /* in flight */
+    int64_t since_ms;
+    int64_t looked_ms;
+};
+
+/* nccl_way - the messages of a call between [rank] and [peer]: which there are,
+ * and the blocks where they begin and go to. None in a call that is one of
+ * NCCL's own. */
+struct nccl_way {
+    bool sends, recvs;
+    size_t from, to;
+};
+
+struct nccl_way nccl_way (const struct comm_call *call, int rank, int peer);
+
+/* nccl_enqueue - give a call to NCCL. Any thread; returns NCCL's result. */
+int nccl_enqueue (const struct nccl_api *api, const struct nccl_plan *plan,
+                  int rank, int size, void *comm, void *stream);
+
+/* nccl_look - while the helper works for the call in flight: has a rank ended?
+ * [arg] is the struct nccl. */
+bool nccl_look (void *arg);
+
+/* nccl_start - agree, and give the call to the GPU. nccl_poll - has it ended?
+ * After ret_done, or an error, nothing of it is left.
+ *   list     (n) of COMM_ALL_REDUCE_LIST, else NULL
+ *   follow   the ranks have learnt this call: they do not agree again */
+train_status_t nccl_start (struct nccl *nccl, const struct comm_call *call,
+                           const void *from, void *to, DLTensor *const *list,
+                           size_t n, bool follow, train_error_t *err);
+train_status_t nccl_poll (struct nccl *nccl, bool *ret_done,
+                          train_error_t *err);
+
+#endif

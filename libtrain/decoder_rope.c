@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * decoder_rope.c - turning rates of rotary embedding, scaled for more positions
+ *
+ * Rates in double: a table in float would err by t 6e-8 in the angle. */
+#include <math.h>
+
+#include "decoder_impl.h"
+#include "err.h"
+
+#define PI 3.14159265358979323846
+
+static train_status_t wrong (const char *name, double value, const char *must,
+                             train_error_t *err)
+{
+    return err_set (err, TRAIN_EINVAL, "model rope %s is %g: must be %s", name,
+                    value, must);
+}
+
+static bool number (double x, double least)
+{
+    return isfinite (x) && x >= least;
+}
+
+train_status_t decoder_rope_check (const train_decoder_config_t *c,
+                                   train_error_t *err)
+{
+    const train_rope_t *r = &c->rope;
+
+    if ((int)r->kind < TRAIN_ROPE_DEFAULT || r->kind > TRAIN_ROPE_YARN)
+        return wrong ("kind", r->kind, "a train_rope_kind_t", err);
+    if (r->kind == TRAIN_ROPE_DEFAULT)
+        return TRAIN_OK;
+    if (!number (r->factor, 1e-6))
+        return wrong ("factor", r->factor, "positive and finite", err);
+    if (r->kind == TRAIN_ROPE_LINEAR)
+        return TRAIN_OK;
+    if (!number (r->original, 1))
+        return wrong ("original", r->original, "at least 1", err);
+    if (r->kind == TRAIN_ROPE_DYNAMIC) {
+        if (c->head_dim < 4)
+            return err_set (err, TRAIN_EINVAL,
+                            "model head_dim is %d: must be at least 4 where "
+                            "rope is dynamic",
+                            c->head_dim);
+        return r->factor >= 1 ? TRAIN_OK
+                              : wrong ("factor", r->factor, "at least 1", err);
+    }
+    if (!number (r->low, 1e-6))
+        return wrong ("low", r->low, "positive and finite", err);
+    if (!number (r->high, r->low)
+        || (r->kind == TRAIN_ROPE_LLAMA3 && r->high <= r->low))
+        return wrong ("high", r->high, "finite and above low", err);
+    if (r->kind == TRAIN_ROPE_YARN && !(c->rope_theta > 1))
+        return wrong ("theta", c->rope_theta, "above 1 for yarn", err);
+    if (r->kind == TRAIN_ROPE_YARN && !number (r->attention, 1e-6))
+        return wrong ("attention", r->attention, "positive and finite", err);
+    return TRAIN_OK;
+}
+
+static double llama3 (const train_rope_t *r, double rate)
+{
+    double turns = r->original * rate / (2 * PI), blend;
+
+    if (turns < r->low)
+        return rate / r->factor;
+    if (turns > r->high)
+        return rate;
+    blend = (turns - r->low) / (r->high - r->low);
+    return (1 - blend) * rate / r->factor + blend * rate;
+}
+
+/* The j at which a pair turns [turns] times over the original positions. */
+static double ramp_end (const train_decoder_config_t *c, double turns)
+{
+    return (double)c->head_dim * log (c->rope.original / (turns * 2 * PI))
+           / (2 * log (c->rope_theta));
+}
+
+static double yarn (const train_decoder_config_t *c, double rate, double j)
+{
+    double low = ramp_end (c, c->rope.high), high = ramp_end (c, c->rope.low);
+    double keep;
+
+    if (c->rope.whole) {
+        low = floor (low);
+        high = ceil (high);
+    }
+    low = fmax (low, 0);
+    high = fmin (high, (double)c->head_dim - 1);
+    if (low == high)
+        high += 0.001; /* as Hugging Face's: no division by zero */
+    keep = 1 - fmin (fmax ((j - low) / (high - low), 0), 1);
+    return rate / c->rope.factor * (1 - keep) + rate * keep;
+}
+
+double decoder_rope_rate (const train_decoder_config_t *c, size_t T, size_t j)
+{
+    const train_rope_t *r = &c->rope;
+    double D = (double)c->head_dim, theta = c->rope_theta, rate;
+
+    if (r->kind == TRAIN_ROPE_DYNAMIC && (double)T > r->original)
+        theta *= pow (r->factor * (double)T / r->original - (r->factor - 1),
+                      D / (D - 2));
+    rate = pow (theta, -2.0 * (double)j / D);
+    switch (r->kind) {
+    case TRAIN_ROPE_LINEAR:
+        return rate / r->factor;
+    case TRAIN_ROPE_LLAMA3:
+        return llama3 (r, rate);
+    case TRAIN_ROPE_YARN:
+        return yarn (c, rate, (double)j);
+    case TRAIN_ROPE_DEFAULT:
+    case TRAIN_ROPE_DYNAMIC:
+        break;
+    }
+    return rate;
+}
+
+double decoder_rope_scale (const train_decoder_config_t *c)
+{
+    return c->rope.kind == TRAIN_ROPE_YARN ? c->rope.attention : 1;
+}

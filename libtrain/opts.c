@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * opts.c - options structs of callers that were built against another release
+ */
+#include "opts.h"
+
+#include <string.h>
+
+#include "err.h"
+
+train_status_t opts_read (void *to, size_t full, const void *from,
+                          const char *what, train_error_t *err)
+{
+    const char *bytes = from;
+    size_t size = full;
+
+    if (from)
+        memcpy (&size, from, sizeof (size));
+    if (size < sizeof (size))
+        return err_set (err, TRAIN_EINVAL,
+                        "%s: the size of the options is %zu; set it to sizeof "
+                        "of their type",
+                        what, size);
+    for (size_t i = full; i < size; i++) {
+        if (bytes[i])
+            return err_set (err, TRAIN_EINVAL,
+                            "%s: options of %zu bytes, and not zero past the "
+                            "%zu that this libtrain knows; use the libtrain "
+                            "that the program was built for, or leave byte "
+                            "%zu zero",
+                            what, size, full, i);
+    }
+    memset (to, 0, full);
+    if (from)
+        memcpy (to, from, size < full ? size : full);
+    memcpy (to, &full, sizeof (full));
+    return TRAIN_OK;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * opts.h - options structs of callers that were built against another release.
+ * Inside libtrain only. */
+#ifndef TRAIN_OPTS_H
+#define TRAIN_OPTS_H
+
+#include <stddef.h>
+
+#include <train/status.h>
+
+/* opts_read - what a caller has of a struct that begins with `size_t size`.
+ *   to     (full bytes) written: the caller's fields, zeros in those that its
+ *          header did not have yet, and [full] as its size
+ *   from   NULL = all zeros; of another size than [full] it is of another
+ *          release, whose fields are the same as far as they go
+ *   what   stands in the error, "copier"
+ * TRAIN_EINVAL: size is not set, or fields that this release has not are not
+ * zero. */
+train_status_t opts_read (void *to, size_t full, const void *from,
+                          const char *what, train_error_t *err);
+
+#endif

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""mpi_check.py - groups with backend mpi under Open MPI's mpirun, beside the
+backend host: bit for bit, and the errors that ranks are to have.
+
+usage: mpi_check.py BUILD_FOLDER
+Each case is a run of group_mpi, whose ranks print a line each."""
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+PROGRAM = os.path.join(sys.argv[1], "tests", "interop", "group_mpi")
+# mode, ranks, what the line of each rank says
+CASES = [
+    ("same", 1, r"ok"),
+    ("same", 4, r"ok"),
+    ("own", 3, r"ok"),
+    ("level", 2, r"ENOTSUP: .*it needs MPI_THREAD_MULTIPLE"),
+    ("mismatch", 4, r"EMISMATCH: .*ranks 0,2-3 called .*100 F32.*"
+                    r"rank 1 called .*99 F32"),
+    ("late", 4, r"ETIMEDOUT: rank 3 did not come to all_reduce .*within 5\.0 s"),
+    ("depart", 4, r"EMISMATCH: .*rank 1 called all_reduce \(sum of 7 F32\)"),
+    ("after", 2, r"ESTATE: .*before other groups"),
+]
+counts = {"passed": 0, "failed": 0}
+
+
+def check(name, good, detail=""):
+    counts["passed" if good else "failed"] += 1
+    print(f"{'ok' if good else 'not ok'} - {name}" + ("" if good else f": {detail}"))
+
+
+def run(command, **env):
+    """Its lines; a rank that hangs is a failure, not a wait."""
+    try:
+        p = subprocess.run(command, stdout=subprocess.PIPE, text=True,
+                           stderr=subprocess.STDOUT, timeout=300,
+                           env={**os.environ, **env})
+        return p.stdout
+    except subprocess.TimeoutExpired as e:
+        return f"no end within 300 s: {e.stdout}"
+
+
+def alone():
+    """A program that nothing started."""
+    clean = [k for k in os.environ if k.startswith(("PMIX_", "PMI_", "OMPI_"))]
+    out = run(["env"] + [f"-u{k}" for k in clean] + [PROGRAM, "mismatch"])
+    check("alone", "ENOTSUP" in out and "start it with mpirun or srun" in out, out)
+
+
+built = subprocess.run([PROGRAM, "built"], check=False).returncode == 0
+if not built or not shutil.which("mpirun"):
+    print("# built without MPI, or no mpirun (Debian: libopenmpi-dev openmpi-bin)")
+    failed = "interop" in os.environ.get("RV_REQUIRE", "").split(",")
+    print("0 passed, 1 failed, 0 skipped" if failed else "0 passed, 0 failed, 1 skipped")
+    sys.exit(failed)
+for mode, ranks, want in CASES:
+    text = run(["mpirun", "--oversubscribe", "-n", str(ranks), PROGRAM, mode],
+               OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    lines = re.findall(r"^rank \S+: (.*)$", text, re.M)
+    check(f"{mode}, {ranks} ranks",
+          len(lines) == ranks and all(re.match(want, s) for s in lines), text)
+alone()
+print(f"{counts['passed']} passed, {counts['failed']} failed, 0 skipped")
+sys.exit(1 if counts["failed"] else 0)

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * fake_impl.h - what fake_gpu.c and fake_nccl.c share. For tests alone. */
+#ifndef TESTS_UNIT_FAKE_IMPL_H
+#define TESTS_UNIT_FAKE_IMPL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "fake_nccl.h"
+
+#define COMMS 8
+#define SLOT  65536
+#define OPS   64
+
+/* One communicator, as all its ranks see it. */
+struct meeting {
+    _Atomic int here;
+    _Atomic uint64_t posted[FAKE_RANKS]; /* collectives that have begun */
+    _Atomic uint64_t sent[FAKE_RANKS][FAKE_RANKS];
+    _Atomic uint64_t taken[FAKE_RANKS][FAKE_RANKS];
+    _Atomic int wants[FAKE_RANKS][FAKE_RANKS]; /* connections */
+    _Alignas(64) char data[FAKE_RANKS][2][SLOT];
+    _Alignas(64) char mail[FAKE_RANKS][FAKE_RANKS][SLOT];
+};
+
+struct world {
+    struct fake_orders orders;
+    _Atomic int ids;
+    struct fake_seen seen[FAKE_RANKS];
+    struct meeting meetings[COMMS];
+};
+
+extern struct world *world;
+
+struct comm {
+    struct meeting *meeting;
+    int rank, size;
+    uint64_t seq; /* collectives given */
+    bool aborted, fails;
+};
+
+enum op_kind {
+    OP_COPY,
+    OP_WAIT,
+    OP_STORE,
+    OP_LOCK,
+    OP_REDUCE,
+    OP_SHARE,
+    OP_SEND,
+    OP_RECV
+};
+
+struct stream;
+
+struct op {
+    enum op_kind kind;
+    struct comm *comm;
+    const char *in;
+    char *out;
+    size_t bytes, n;
+    int dtype, op; /* NCCL's */
+    int peer;      /* or root; -1: all */
+    size_t skip;   /* bytes of the result before what [out] gets */
+    bool all;      /* the inputs of all, one after the other */
+    bool posted;
+    uint64_t seq;
+    const struct stream *other;
+    uint64_t until; /* of [other] */
+    int value;
+};
+
+struct stream {
+    struct op ops[OPS];
+    uint64_t head, tail;
+    int64_t free_ms; /* stands still until then */
+};
+
+struct event {
+    struct stream *stream;
+    uint64_t until;
+};
+
+/* Of all streams of the process. */
+extern pthread_mutex_t lock;
+
+/* push - give work to a stream. go_on - let it run as far as it can. Both under
+ * the lock. */
+void push (struct stream *s, const struct op *o);
+void go_on (struct stream *s);
+
+size_t size_of (int dtype); /* NCCL's */
+
+/* order_of - [fault] if it is this rank's. suffer - it. */
+enum fake_fault order_of (int rank, enum fake_fault fault);
+void suffer (enum fake_fault fault);
+
+#endif
