@@ -242,7 +242,7 @@ waits_for() {
 
 # segmented NAME QOS [ARG...] - a trainer on a node; in its second segment it ends
 segmented() {
-    run_cmd "$RV" run --checkpoint=USR1@40 --time 1m --name "$1" --qos "$2" "${@:3}" -- sh "$RVT/train.sh"
+    run_cmd "$RV" run --checkpoint=USR1@40 --time 10m --name "$1" --qos "$2" "${@:3}" -- sh "$RVT/train.sh"
     [ "$status" = 0 ]
     job=$(awk '$1 == "job" { print $2 }' <<<"$output")
 }

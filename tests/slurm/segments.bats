@@ -2,10 +2,11 @@
 # segments.bats - --checkpoint: the signal before the limit, what goes on and
 # what ends, on a private Slurm of 2 nodes x 2 GPUs
 #
-# A limit is never shorter than a minute, and Slurm looks every 30 s. Within
-# the last minute a SIGUSR1 to the batch step is what Slurm itself sends, so the
-# tests send it; one test waits for Slurm's. Slurm holds a job that was put back
-# for two minutes; StartTime=now ends that.
+# Limits are whole minutes, and Slurm looks every 30 s for jobs whose signal is due
+# before it looks again. The tests send the signal themselves: at 31 s before a limit
+# of 2 minutes rv-exec takes it for the limit's from the start (up to 90 s early), and
+# Slurm's own does not come in the first 59 s. Two tests wait for that one. Slurm holds
+# a job that was put back for two minutes; StartTime=now ends that.
 # shellcheck disable=SC2154,SC2016 # bats' run sets status, output, stderr
 
 load run
@@ -35,9 +36,9 @@ while :; do sleep 0.1; done
 T
 }
 
-# train ARG... - submit the trainer, and wait for [ranks] of the first segment
+# train ARG... - submit the trainer
 train() {
-    submit --checkpoint=USR1@40 --time 1m "$@" -- sh "$RVT/train.sh"
+    submit --checkpoint=USR1@31 --time 2m "$@" -- sh "$RVT/train.sh"
 }
 
 # says N TEXT - N lines of the ranks' output are TEXT
@@ -126,7 +127,7 @@ causes() {
 command
 stopped" ]
     # Nor does the limit's signal save what the user stops.
-    submit -g 1 --checkpoint=USR1@40 --time 1m --name late -- \
+    submit -g 1 --checkpoint=USR1@31 --time 2m --name late -- \
         sh -c 'trap "echo saved; sleep 1" USR1; while :; do sleep 0.1; done'
     wait_job "$job" RUNNING
     wait_for 30 pgrep -f 'trap "echo saved; sleep 1" USR1' >/dev/null
@@ -163,7 +164,7 @@ A
     mkdir bin
     printf '#!/bin/sh\nexec /usr/bin/python3 "%s/agent.py"\n' "$PWD" >bin/torchrun
     chmod +x bin/torchrun
-    submit -g 2 --checkpoint=USR1@40 --time 1m --name agent -- "$PWD/bin/torchrun" --nproc-per-node=2 x.py
+    submit -g 2 --checkpoint=USR1@31 --time 2m --name agent -- "$PWD/bin/torchrun" --nproc-per-node=2 x.py
     wait_for 30 says 2 "worker up"
     limit
     wait_for 30 put_back
@@ -173,8 +174,8 @@ A
 }
 
 @test "what ignores the signal is killed just before the limit, and goes on" {
-    # killed a fifth of the 40 s before the limit: 5 s from now
-    submit -g 1 --checkpoint=USR1@40 --time 1m --name deaf -- sh -c \
+    # killed a fifth of the 31 s before the limit: 7 s from now
+    submit -g 1 --checkpoint=USR1@31 --time 2m --name deaf -- sh -c \
         'trap "" USR1; echo "segment $RV_SEGMENT rank 0"; [ $RV_SEGMENT = 1 ] || exec sleep 600'
     wait_for 30 says 1 "segment 0"
     scontrol update jobid="$job" endtime="$(date -d '+13 seconds' +%Y-%m-%dT%H:%M:%S)"
@@ -344,7 +345,7 @@ siblings() {
 }
 
 @test "slurmctld is asked again until it answers" {
-    submit -g 1 --checkpoint=USR1@40 --time 1m --name silent -- \
+    submit -g 1 --checkpoint=USR1@31 --time 2m --name silent -- \
         sh -c 'trap : USR1; echo "segment 0 rank 0"; until [ -e go ]; do sleep 0.1; done; exit 9'
     wait_for 30 says 1 "segment 0"
     limit
@@ -386,7 +387,7 @@ siblings() {
 
 @test "the signal is Slurm's own, before its own limit" {
     [ -n "${RV_TEST_LONG:-}" ] || skip "a minute; RV_TEST_LONG=1 runs it"
-    train -g 4 --nodes 2 --name own
+    train -g 4 --nodes 2 --checkpoint=USR1@40 --time 1m --name own
     wait_for 30 says 4 "segment 0"
     wait_for 90 put_back
     says 4 saved
@@ -395,7 +396,7 @@ siblings() {
 
 @test "the limit alone, where the signal was lost, goes on too" {
     [ -n "${RV_TEST_LONG:-}" ] || skip "a minute; RV_TEST_LONG=1 runs it"
-    train -g 1 --name alone
+    train -g 1 --checkpoint=USR1@40 --time 1m --name alone
     wait_for 30 says 1 "segment 0"
     kill -STOP "$(pgrep -f "rv-exec --batch $STATE")"
     # Slurm's SIGTERM at the limit comes with SIGCONT.

@@ -157,7 +157,7 @@ one" ]
     [ -z "$(ls "$STATE"/outputs/*-"$job")" ]
     # Put back, it finds what it left, and what is here is its own to replace.
     git checkout -q data
-    submit --snapshot --checkpoint=USR1@40 --time 1m --output=count --name seg -- sh -c '
+    submit --snapshot --checkpoint=USR1@31 --time 2m --output=count --name seg -- sh -c '
         trap "exit 75" USR1
         echo x >>count; cat data
         [ "$RV_SEGMENT" = 0 ] || exit 0
