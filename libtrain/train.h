@@ -11,6 +11,7 @@
 #include <train/safetensors.h>
 #include <train/frames.h>
 #include <train/share.h>
+#include <train/shard.h>
 #include <train/decoder.h>
 #include <train/hf.h>
 #include <train/schedule.h>
