@@ -368,16 +368,22 @@ field() {
     [ "$(field "$REQ/status.json" '[j["exit_status"],j["signal"],j["first_cause"]["signal_name"]]')" = "[137, 9, 'KILL']" ]
 }
 
+# ended - how the batch step says it ended; a test that fails shows what the ranks said
+ended() {
+    field "$REQ/status.json" '[j["exit_status"],j["message"]]' | tee /dev/stderr
+    cat "$REQ"/rank-*.json "$REQ/batch.err" >&2
+}
+
 @test "batch: rank 2 of an MPI program that ends badly is named" {
     [ -n "$MPI_PROBE" ] || skip "mpicc is not installed"
     request mpi7 "exec $MPI_PROBE exit 2 7"
     submit
     wait_for 60 is_done
-    [ "$(field "$REQ/status.json" '[j["exit_status"],j["message"]]')" = "[7, 'rank 2 on n2 ended with exit status 7']" ]
+    [ "$(ended)" = "[7, 'rank 2 on n2 ended with exit status 7']" ]
     request mpi11 "exec $MPI_PROBE signal 2 11"
     submit
     wait_for 60 is_done
-    [ "$(field "$REQ/status.json" '[j["exit_status"],j["message"]]')" = "[139, 'rank 2 on n2 was killed by signal 11 (SEGV)']" ]
+    [ "$(ended)" = "[139, 'rank 2 on n2 was killed by signal 11 (SEGV)']" ]
 }
 
 @test "batch: scancel ends it cleanly" {
