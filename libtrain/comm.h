@@ -75,6 +75,21 @@ typedef bool (*comm_has_f) (const void *arg, int rank);
 void comm_ranks (comm_has_f has, const void *arg, int n, char *text,
                  size_t size);
 
+/* What a call moves that is not one tensor as it stands: a list, or an F32
+ * tensor that travels as the call's type of 16 bits (then n is 1). */
+struct comm_piece {
+    const void *in; /* may be [out], or the place of this rank in it, or it in
+                       this; of a wire call NULL where this rank gives nothing */
+    void *out;      /* NULL where it gets nothing */
+    size_t n;       /* elements of a block */
+};
+
+struct comm_pieces {
+    size_t n;
+    bool wire;
+    struct comm_piece piece[];
+};
+
 /* A backend. One thread at a time calls it, but for abort. */
 struct comm_ops {
     const char *name;
@@ -124,11 +139,13 @@ struct comm_ops {
                                 const void *from, void *to, bool follow,
                                 train_error_t *err);
 
-    /* run_list (optional, default: run, with all in a row) - an
-     * all-reduce-list in place. */
-    train_status_t (*run_list) (void *state, const struct comm_call *call,
-                                DLTensor *const *list, size_t n, bool follow,
-                                train_error_t *err);
+    /* run_pieces (optional; without: run, with all in a row or cast) - a list of
+     * COMM_ALL_REDUCE_LIST, COMM_BROADCAST, COMM_ALL_GATHER or
+     * COMM_REDUCE_SCATTER, or a wire call of COMM_BROADCAST or COMM_REDUCE.
+     *   pieces   not needed after the call */
+    train_status_t (*run_pieces) (void *state, const struct comm_call *call,
+                                  const struct comm_pieces *pieces, bool follow,
+                                  train_error_t *err);
 
     /* check (optional) - may a call use memory that says to be where this
      * backend's tensors are? TRAIN_EINVAL. */

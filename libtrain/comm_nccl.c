@@ -178,6 +178,8 @@ static void op_fini (void *state)
     if (nccl->done)
         nccl->gpu->event_destroy (nccl->done);
     /* memory of a call that did not end stays: to free it could wait for it */
+    if (!nccl->broken && nccl->gpu)
+        nccl->gpu->free (nccl->wire);
     if (nccl->host)
         comm_host.fini (nccl->host);
     free (nccl->sends);
@@ -266,22 +268,22 @@ static train_status_t finish (struct nccl *nccl, train_error_t *err)
 static train_status_t op_run (void *state, const struct comm_call *call,
                               const void *from, void *to, train_error_t *err)
 {
-    TRY (nccl_start (state, call, from, to, NULL, 0, false, err));
+    TRY (nccl_start (state, call, from, to, NULL, false, err));
     return finish (state, err);
 }
 
 static train_status_t op_follow (void *state, const struct comm_call *call,
                                  const void *from, void *to, train_error_t *err)
 {
-    TRY (nccl_start (state, call, from, to, NULL, 0, true, err));
+    TRY (nccl_start (state, call, from, to, NULL, true, err));
     return finish (state, err);
 }
 
-static train_status_t op_run_list (void *state, const struct comm_call *call,
-                                   DLTensor *const *list, size_t n, bool follow,
-                                   train_error_t *err)
+static train_status_t op_run_pieces (void *state, const struct comm_call *call,
+                                     const struct comm_pieces *pieces,
+                                     bool follow, train_error_t *err)
 {
-    TRY (nccl_start (state, call, NULL, NULL, list, n, follow, err));
+    TRY (nccl_start (state, call, NULL, NULL, pieces, follow, err));
     return finish (state, err);
 }
 
@@ -343,7 +345,7 @@ const struct comm_ops comm_nccl = {
     .init = op_init,
     .run = op_run,
     .run_host = op_run_host,
-    .run_list = op_run_list,
+    .run_pieces = op_run_pieces,
     .step = op_step,
     .follow = op_follow,
     .check = op_check,

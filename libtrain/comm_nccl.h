@@ -22,19 +22,12 @@
 #include "comm.h"
 #include "nccl_api.h"
 
-/* What a call needs in NCCL, copied, since the helper may outlive the call. */
-struct nccl_piece {
-    const void *in;
-    void *out;
-    size_t n;
-};
-
+/* What a call needs in NCCL. The helper has a copy, as it may outlive the call. */
 struct nccl_plan {
     struct comm_call call;
     const char *from;
     char *to;
-    struct nccl_piece *pieces; /* (n) of a list, or NULL; of this plan */
-    size_t n;
+    const struct comm_pieces *pieces; /* of a list, or NULL */
 };
 
 /* What the helper works on; lives until both sides have let it go. */
@@ -55,7 +48,7 @@ train_status_t link_create (const struct nccl_api *api,
                             struct link **ret, train_error_t *err);
 
 /* link_run - let the helper do something.
- *   plan       of LINK_CALL: taken, and freed
+ *   plan       of LINK_CALL: taken, and freed, its pieces too
  *   ret_rc     NCCL's result
  *   look       asked every slice; may be NULL. False: give up
  * False: it was given up, or the time was over. From then on only link_release
@@ -70,6 +63,8 @@ void *link_stream (const struct link *link);
  * for a helper that was given up. */
 void link_release (struct link *link);
 
+#define NCCL_SUSPECT_MS 1000 /* NCCL has failed: who ended is known soon */
+
 struct nccl {
     const char *name;
     int64_t timeout_ms;
@@ -78,11 +73,13 @@ struct nccl {
     const struct backend_ops *gpu;
     void *host; /* of comm_host; NULL for one rank */
     struct link *link;
-    void *comm;          /* NULL: one rank, or aborted */
-    void *stream;        /* of the group's calls */
-    void *after;         /* stream that a call comes after */
-    void *ready, *done;  /* events: the caller's work; the group's */
-    void *copy;          /* on the GPU, of an all-to-all in place */
+    void *comm;         /* NULL: one rank, or aborted */
+    void *stream;       /* of the group's calls */
+    void *after;        /* stream that a call comes after */
+    void *ready, *done; /* events: the caller's work; the group's */
+    void *copy;         /* on the GPU, of an all-to-all in place */
+    void *wire;         /* on the GPU, of a call that is cast; kept */
+    size_t wire_bytes;
     bool *sends, *recvs; /* (size) messages that have a connection */
     bool careful;        /* any call may wait for others */
     bool idle;           /* the call in flight has nothing for the GPU */
@@ -112,12 +109,23 @@ bool nccl_look (void *arg);
 
 /* nccl_start - agree, and give the call to the GPU. nccl_poll - has it ended?
  * After ret_done, or an error, nothing of it is left.
- *   list     (n) of COMM_ALL_REDUCE_LIST, else NULL
+ *   pieces   instead of [from] and [to], or NULL
  *   follow   the ranks have learnt this call: they do not agree again */
 train_status_t nccl_start (struct nccl *nccl, const struct comm_call *call,
-                           const void *from, void *to, DLTensor *const *list,
-                           size_t n, bool follow, train_error_t *err);
+                           const void *from, void *to,
+                           const struct comm_pieces *pieces, bool follow,
+                           train_error_t *err);
 train_status_t nccl_poll (struct nccl *nccl, bool *ret_done,
                           train_error_t *err);
+
+/* nccl_give - the GPU's part of a call that all ranks have agreed on: after the
+ * caller's stream, the copies and casts, NCCL, and the event done.
+ * nccl_fail, nccl_fail_rc - the group is over, by [why] or NCCL's result; or by
+ * what was first. */
+train_status_t nccl_give (struct nccl *nccl, struct nccl_plan *plan,
+                          train_error_t *err);
+train_status_t nccl_fail (struct nccl *nccl, const train_error_t *why,
+                          train_error_t *err);
+train_status_t nccl_fail_rc (struct nccl *nccl, int rc, train_error_t *err);
 
 #endif

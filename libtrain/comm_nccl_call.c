@@ -74,20 +74,40 @@ static int messages (const struct nccl_api *api, const struct nccl_plan *plan,
     return rc != NCCL_RC_SUCCESS ? rc : end;
 }
 
+static int one (const struct nccl_api *api, const struct nccl_plan *plan,
+                const void *from, void *to, size_t n, void *comm, void *stream)
+{
+    const struct comm_call *call = &plan->call;
+    int dtype = dtype_of (call);
+
+    switch (call->kind) {
+    case COMM_BROADCAST:
+        return api->broadcast (from, to, n, dtype, call->root, comm, stream);
+    case COMM_ALL_REDUCE:
+    case COMM_ALL_REDUCE_LIST:
+        return api->all_reduce (from, to, n, dtype, op_of (call), comm, stream);
+    case COMM_REDUCE:
+        return api->reduce (from, to, n, dtype, op_of (call), call->root, comm,
+                            stream);
+    case COMM_REDUCE_SCATTER:
+        return api->reduce_scatter (from, to, n, dtype, op_of (call), comm,
+                                    stream);
+    }
+    return api->all_gather (from, to, n, dtype, comm, stream);
+}
+
 static int list (const struct nccl_api *api, const struct nccl_plan *plan,
                  void *comm, void *stream)
 {
-    const struct comm_call *call = &plan->call;
     int rc = api->group_start (), end;
 
     if (rc != NCCL_RC_SUCCESS)
         return rc;
-    for (size_t i = 0; i < plan->n && rc == NCCL_RC_SUCCESS; i++) {
-        const struct nccl_piece *p = &plan->pieces[i];
+    for (size_t i = 0; i < plan->pieces->n && rc == NCCL_RC_SUCCESS; i++) {
+        const struct comm_piece *p = &plan->pieces->piece[i];
 
         if (p->n > 0)
-            rc = api->all_reduce (p->in, p->out, p->n, dtype_of (call),
-                                  op_of (call), comm, stream);
+            rc = one (api, plan, p->in, p->out, p->n, comm, stream);
     }
     end = api->group_end ();
     return rc != NCCL_RC_SUCCESS ? rc : end;
@@ -96,28 +116,15 @@ static int list (const struct nccl_api *api, const struct nccl_plan *plan,
 int nccl_enqueue (const struct nccl_api *api, const struct nccl_plan *plan,
                   int rank, int size, void *comm, void *stream)
 {
-    const struct comm_call *call = &plan->call;
-    const void *from = plan->from;
-    size_t n = call->count;
-    int dtype = dtype_of (call);
-
-    switch (call->kind) {
-    case COMM_BROADCAST:
-        return api->broadcast (from, plan->to, n, dtype, call->root, comm,
-                               stream);
-    case COMM_ALL_REDUCE:
-        return api->all_reduce (from, plan->to, n, dtype, op_of (call), comm,
-                                stream);
-    case COMM_ALL_REDUCE_LIST:
+    if (plan->pieces)
         return list (api, plan, comm, stream);
-    case COMM_REDUCE:
-        return api->reduce (from, plan->to, n, dtype, op_of (call), call->root,
-                            comm, stream);
-    case COMM_REDUCE_SCATTER:
-        return api->reduce_scatter (from, plan->to, n, dtype, op_of (call),
-                                    comm, stream);
-    case COMM_ALL_GATHER:
-        return api->all_gather (from, plan->to, n, dtype, comm, stream);
+    switch (plan->call.kind) {
+    case COMM_GATHER:
+    case COMM_SCATTER:
+    case COMM_ALL_TO_ALL:
+    case COMM_SEND:
+        return messages (api, plan, rank, size, comm, stream);
     }
-    return messages (api, plan, rank, size, comm, stream);
+    return one (api, plan, plan->from, plan->to, plan->call.count, comm,
+                stream);
 }

@@ -65,7 +65,7 @@ static void give_up (struct link *link)
 static void free_plan (struct nccl_plan *plan)
 {
     if (plan)
-        free (plan->pieces);
+        free ((void *)(uintptr_t)plan->pieces);
     free (plan);
 }
 

@@ -203,6 +203,7 @@ static train_status_t end_call (train_group_t *group, train_status_t status,
 
 train_status_t group_run_now (train_group_t *group, struct comm_call *call,
                               const void *from, void *to, bool host,
+                              const struct comm_pieces *pieces,
                               train_error_t *err)
 {
     const struct comm_ops *ops = group->ops;
@@ -213,7 +214,9 @@ train_status_t group_run_now (train_group_t *group, struct comm_call *call,
 
     TRY (count_call (group, call, &follow, err));
     span = group_span_begin (call);
-    if (host && ops->run_host)
+    if (pieces)
+        status = ops->run_pieces (group->state, call, pieces, follow, &why);
+    else if (host && ops->run_host)
         status = ops->run_host (group->state, call, from, to, follow, &why);
     else
         status = (follow ? ops->follow : ops->run) (group->state, call, from,
@@ -232,9 +235,10 @@ static train_status_t run_or_put (train_group_t *group, struct comm_call *call,
     if (group->issued)
         return work_put (group, call, from, to, host, hooks);
     work_drain (group);
-    if (hooks)
+    if (hooks && hooks->before)
         hooks->before (hooks->arg);
-    status = group_run_now (group, call, from, to, host, err);
+    status = group_run_now (group, call, from, to, host,
+                            hooks ? hooks->pieces : NULL, err);
     if (hooks)
         hooks->after (hooks->arg, status);
     return status;
@@ -260,26 +264,25 @@ train_status_t group_run_with (train_group_t *group, struct comm_call *call,
     return run_or_put (group, call, from, to, false, hooks, err);
 }
 
-train_status_t group_run_list (train_group_t *group, struct comm_call *call,
-                               DLTensor *const *list, size_t n,
-                               train_error_t *err)
+static void free_pieces (void *arg, train_status_t status)
 {
-    train_status_t status;
-    train_error_t why;
-    train_span_t span;
-    bool follow;
+    (void)status;
+    free (arg);
+}
 
-    if (group->issued)
-        return err_set (err, TRAIN_ENOTSUP,
-                        "group '%s': no asynchronous list with backend %s; one "
-                        "call a tensor can be",
-                        group->name, group->ops->name);
-    work_drain (group);
-    TRY (count_call (group, call, &follow, err));
-    span = group_span_begin (call);
-    status = group->ops->run_list (group->state, call, list, n, follow, &why);
-    group_span_end (group, &span, call, status);
-    return end_call (group, status, &why, err);
+struct comm_pieces *group_pieces (size_t n)
+{
+    return calloc (1, sizeof (struct comm_pieces)
+                          + n * sizeof (struct comm_piece));
+}
+
+train_status_t group_run_pieces (train_group_t *group, struct comm_call *call,
+                                 struct comm_pieces *pieces, train_error_t *err)
+{
+    const struct group_hooks hooks = {
+        .after = free_pieces, .arg = pieces, .pieces = pieces};
+
+    return run_or_put (group, call, NULL, NULL, false, &hooks, err);
 }
 
 train_status_t train_all_reduce (train_group_t *group, DLTensor *t,
@@ -406,7 +409,7 @@ static train_status_t swap_in_place (train_group_t *group,
     size_t bytes = call->count * (size_t)group->size
                    * train_dtype_size ((train_dtype_t)call->dtype);
     struct swap *swap = malloc (sizeof (*swap) + bytes);
-    struct group_hooks hooks = {copy_away, free_copy, swap};
+    struct group_hooks hooks = {copy_away, free_copy, swap, NULL};
 
     if (!swap)
         return err_set (err, TRAIN_ENOMEM,

@@ -50,33 +50,48 @@ struct train_group {
 train_status_t group_run (train_group_t *group, struct comm_call *call,
                           const void *from, void *to, train_error_t *err);
 
-/* group_run_host - the same with host memory, whatever the backend.
- * group_run_list - the same in place, for backends that have run_list. */
+/* group_run_host - the same with host memory, whatever the backend. */
 train_status_t group_run_host (train_group_t *group, struct comm_call *call,
                                const void *from, void *to, train_error_t *err);
-train_status_t group_run_list (train_group_t *group, struct comm_call *call,
-                               DLTensor *const *list, size_t n,
-                               train_error_t *err);
 
 /* group_run_with - as group_run, for calls with something to do at their own time,
  * perhaps on another thread.
- *   before   when the turn of the call has come; not if it never does
- *   after    at its end, whatever happened, once */
+ *   before   when the turn of the call has come; not if it never does; or NULL
+ *   after    at its end, whatever happened, once
+ *   pieces   for backends that have run_pieces, which gets them instead of
+ *            [from] and [to]; live until [after]; or NULL */
 struct group_hooks {
     void (*before) (void *arg);
     void (*after) (void *arg, train_status_t status);
     void *arg;
+    const struct comm_pieces *pieces;
 };
 train_status_t group_run_with (train_group_t *group, struct comm_call *call,
                                const void *from, void *to,
                                const struct group_hooks *hooks,
                                train_error_t *err);
 
+/* group_run_pieces - with pieces, which it frees.
+ * group_pieces - room for [n] of them, or NULL. */
+train_status_t group_run_pieces (train_group_t *group, struct comm_call *call,
+                                 struct comm_pieces *pieces,
+                                 train_error_t *err);
+struct comm_pieces *group_pieces (size_t n);
+
 /* group_run_now - the same on this thread, at once.
- *   host   as group_run_host */
+ *   host     as group_run_host
+ *   pieces   or NULL */
 train_status_t group_run_now (train_group_t *group, struct comm_call *call,
                               const void *from, void *to, bool host,
+                              const struct comm_pieces *pieces,
                               train_error_t *err);
+
+/* group_apart - do tensors of two lists share memory? Tensor i of one may with
+ * tensor i of the other. TRAIN_EINVAL names both; TRAIN_ENOMEM.
+ *   in, out   (n) may be the same
+ *   what      stands in the message */
+train_status_t group_apart (const char *what, DLTensor *const *in,
+                            DLTensor *const *out, size_t n, train_error_t *err);
 
 /* group_span - of a call that is counted, and of a step, on the group's row of
  * the trace. */

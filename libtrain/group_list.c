@@ -40,22 +40,35 @@ static char *data_of (const DLTensor *t)
 }
 
 static train_status_t check_one (const train_group_t *group,
-                                 const struct list *list, size_t i,
-                                 const DLTensor *t, struct comm_call *one,
-                                 train_error_t *err)
+                                 const struct list *list, const DLTensor *t,
+                                 struct comm_call *one, train_error_t *err)
 {
     train_status_t status = group_check_tensor (group, t, one, err);
 
     if (status == TRAIN_OK && list->reduces)
         status = group_check_op (list->what, one, err);
-    if (status == TRAIN_OK && (list->packs || list->unpacks)
-        && t->device.device_type != kDLCPU
-        && t->device.device_type != kDLCUDAHost)
-        status = err_set (err, TRAIN_ENOTSUP,
-                          "%s: tensor %zu is not in host memory; one call a "
-                          "tensor can be",
-                          list->what, i);
     return status;
+}
+
+/* A backend that takes the tensors as they lie has NCCL's places: one of a pair
+ * is the block of this rank in the other, or they lie apart. */
+static train_status_t check_places (const train_group_t *group,
+                                    const struct list *list, size_t i,
+                                    size_t block, train_error_t *err)
+{
+    const struct piece in = {data_of (list->in[i]), block * list->in_blocks};
+    const struct piece out = {data_of (list->out[i]), block * list->out_blocks};
+    uintptr_t a = (uintptr_t)in.data, b = (uintptr_t)out.data;
+    uintptr_t skip = block * (uintptr_t)group->rank;
+
+    if (block == 0 || list->in == list->out || a >= b + out.bytes
+        || b >= a + in.bytes)
+        return TRAIN_OK;
+    if (in.bytes > out.bytes ? b == a + skip : a == b + skip)
+        return TRAIN_OK;
+    return err_set (err, TRAIN_EINVAL,
+                    "%s: both tensors %zu overlap; in place is block %d",
+                    list->what, i, group->rank);
 }
 
 /* Tensor [i] of both lists: the elements of one block. */
@@ -64,10 +77,10 @@ static train_status_t check_both (const train_group_t *group,
                                   struct comm_call *ret, train_error_t *err)
 {
     struct comm_call in = {.op = ret->op}, out = {.op = ret->op};
-    train_status_t status = check_one (group, list, i, list->in[i], &in, err);
+    train_status_t status = check_one (group, list, list->in[i], &in, err);
 
     if (status == TRAIN_OK)
-        status = check_one (group, list, i, list->out[i], &out, err);
+        status = check_one (group, list, list->out[i], &out, err);
     if (status != TRAIN_OK)
         return status;
     if (in.dtype != out.dtype || in.count % list->in_blocks != 0
@@ -83,7 +96,12 @@ static train_status_t check_both (const train_group_t *group,
                         group->size);
     ret->dtype = in.dtype;
     ret->count = in.count / list->in_blocks;
-    return TRAIN_OK;
+    return list->packs || list->unpacks
+               ? TRAIN_OK
+               : check_places (group, list, i,
+                               ret->count
+                                   * train_dtype_size ((train_dtype_t)in.dtype),
+                               err);
 }
 
 /* One call for all: the sum of the counts, and a hash of each. */
@@ -115,7 +133,7 @@ static train_status_t check_list (const train_group_t *group,
     }
     /* 0 says that it is no list */
     *ret_hash = (int32_t)((uint32_t)hash | 1);
-    return TRAIN_OK;
+    return group_apart (list->what, list->in, list->out, list->n, err);
 }
 
 /* Between the tensors and [all], where they follow each other. */
@@ -180,20 +198,51 @@ static void unpack (void *arg, train_status_t status)
     free (batch);
 }
 
+static train_status_t say_no_memory (const struct list *list,
+                                     const struct comm_call *call,
+                                     train_error_t *err)
+{
+    return err_set (err, TRAIN_ENOMEM,
+                    "%s: no memory for %zu tensors, %llu elements; shorter "
+                    "lists need less",
+                    list->what, list->n, (unsigned long long)call->count);
+}
+
+/* As they lie. */
+static train_status_t run_pieces (train_group_t *group, const struct list *list,
+                                  struct comm_call *call, train_error_t *err)
+{
+    struct comm_pieces *pieces = group_pieces (list->n);
+
+    if (!pieces)
+        return say_no_memory (list, call, err);
+    pieces->n = list->n;
+    for (size_t i = 0; i < list->n; i++)
+        pieces->piece[i] = (struct comm_piece){
+            data_of (list->in[i]), data_of (list->out[i]),
+            (size_t)train_tensor_numel (list->in[i]) / list->in_blocks};
+    return group_run_pieces (group, call, pieces, err);
+}
+
 static train_status_t run (train_group_t *group, const struct list *list,
                            struct comm_call *call, train_error_t *err)
 {
     size_t elem = train_dtype_size ((train_dtype_t)call->dtype);
-    struct batch *batch = make_batch (list, call->count * elem, elem);
-    struct group_hooks hooks = {pack, unpack, NULL};
+    struct group_hooks hooks = {.before = pack, .after = unpack};
+    struct batch *batch;
 
+    if (!list->packs && !list->unpacks)
+        return run_pieces (group, list, call, err);
+    batch = make_batch (list, call->count * elem, elem);
     if (!batch)
-        return err_set (err, TRAIN_ENOMEM,
-                        "%s: no memory for %zu tensors, %llu elements; shorter "
-                        "lists need less",
-                        list->what, list->n, (unsigned long long)call->count);
+        return say_no_memory (list, call, err);
     hooks.arg = batch;
     return group_run_with (group, call, batch->from, batch->to, &hooks, err);
+}
+
+static bool packs (const train_group_t *group)
+{
+    return group && !group->ops->run_pieces;
 }
 
 train_status_t train_all_reduce_list (train_group_t *group,
@@ -210,11 +259,8 @@ train_status_t train_all_reduce_list (train_group_t *group,
                        .reduces = true};
     train_status_t status;
 
-    if (!group || !group->ops->run_list)
-        all.packs = all.unpacks = true;
+    all.packs = all.unpacks = packs (group);
     status = check_list (group, &all, &call, &call.root, err);
-    if (status == TRAIN_OK && group->ops->run_list)
-        return group_run_list (group, &call, list, n, err);
     return status == TRAIN_OK ? run (group, &all, &call, err) : status;
 }
 
@@ -229,8 +275,8 @@ train_status_t train_broadcast_list (train_group_t *group,
                        .n = n,
                        .in_blocks = 1,
                        .out_blocks = 1,
-                       .packs = group && group->rank == root,
-                       .unpacks = group && group->rank != root};
+                       .packs = packs (group) && group->rank == root,
+                       .unpacks = packs (group) && group->rank != root};
     train_status_t status = check_list (group, &all, &call, &call.op, err);
 
     if (status == TRAIN_OK)
@@ -249,8 +295,8 @@ train_status_t train_all_gather_list (train_group_t *group, DLTensor *const *in,
                        .n = n,
                        .in_blocks = 1,
                        .out_blocks = group ? (size_t)group->size : 1,
-                       .packs = true,
-                       .unpacks = true};
+                       .packs = packs (group),
+                       .unpacks = packs (group)};
     train_status_t status = check_list (group, &all, &call, &call.op, err);
 
     if (status == TRAIN_OK && in == out)
@@ -272,8 +318,8 @@ train_status_t train_reduce_scatter_list (train_group_t *group,
                        .in_blocks = group ? (size_t)group->size : 1,
                        .out_blocks = 1,
                        .reduces = true,
-                       .packs = true,
-                       .unpacks = true};
+                       .packs = packs (group),
+                       .unpacks = packs (group)};
     train_status_t status = check_list (group, &all, &call, &call.root, err);
 
     if (status == TRAIN_OK && in == out)

@@ -53,28 +53,56 @@ static train_status_t check (const train_group_t *group, const char *what,
                         "F16",
                         what, train_dtype_name ((train_dtype_t)call->dtype),
                         train_dtype_name (dtype));
-    if (t->device.device_type != kDLCPU && t->device.device_type != kDLCUDAHost)
-        return err_set (err, TRAIN_ENOTSUP,
-                        "%s: the tensor is not in host memory; train_copy "
-                        "narrows it on its GPU",
-                        what);
     call->dtype = (int32_t)dtype;
     return TRAIN_OK;
+}
+
+static float *data_of (const DLTensor *t)
+{
+    return t->data ? (float *)((char *)t->data + t->byte_offset) : NULL;
+}
+
+static train_status_t say_no_memory (const char *what,
+                                     const struct comm_call *call,
+                                     train_error_t *err)
+{
+    return err_set (err, TRAIN_ENOMEM, "%s: no memory for %llu elements", what,
+                    (unsigned long long)call->count);
+}
+
+/* The backend casts, where the tensor is. */
+static train_status_t run_there (train_group_t *group, const char *what,
+                                 DLTensor *t, struct comm_call *call,
+                                 bool gives, bool takes, train_error_t *err)
+{
+    struct comm_pieces *pieces = group_pieces (1);
+
+    if (!pieces)
+        return say_no_memory (what, call, err);
+    pieces->n = 1;
+    pieces->wire = true;
+    pieces->piece[0] =
+        (struct comm_piece){gives ? data_of (t) : NULL,
+                            takes ? data_of (t) : NULL, (size_t)call->count};
+    return group_run_pieces (group, call, pieces, err);
 }
 
 static train_status_t run (train_group_t *group, const char *what, DLTensor *t,
                            struct comm_call *call, bool gives, bool takes,
                            train_error_t *err)
 {
-    struct wire *w = calloc (1, sizeof (*w) + call->count * sizeof (*w->half));
-    struct group_hooks hooks = {narrow, widen, w};
+    struct group_hooks hooks = {.before = narrow, .after = widen};
+    struct wire *w;
 
+    if (group->ops->run_pieces)
+        return run_there (group, what, t, call, gives, takes, err);
+    w = calloc (1, sizeof (*w) + call->count * sizeof (*w->half));
     if (!w)
-        return err_set (err, TRAIN_ENOMEM, "%s: no memory for %llu elements",
-                        what, (unsigned long long)call->count);
+        return say_no_memory (what, call, err);
+    hooks.arg = w;
     w->dtype = (train_dtype_t)call->dtype;
     w->n = (size_t)call->count;
-    w->data = t->data ? (float *)((char *)t->data + t->byte_offset) : NULL;
+    w->data = data_of (t);
     w->gives = gives;
     w->takes = takes;
     return group_run_with (group, call, w->half, takes ? w->half : NULL, &hooks,

@@ -67,7 +67,7 @@ static void run (struct work_queue *queue, struct train_work *work, bool stops)
         work->hooks.before (work->hooks.arg);
     if (!stops)
         status = group_run_now (group, &work->call, work->from, work->to,
-                                work->host, &work->err);
+                                work->host, work->hooks.pieces, &work->err);
     if (work->hooks.after)
         work->hooks.after (work->hooks.arg, status);
     pthread_mutex_lock (&queue->lock);

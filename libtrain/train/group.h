@@ -166,8 +166,9 @@ train_status_t train_all_reduce (train_group_t *group, DLTensor *t,
  * agree once, and what many small tensors cost is paid once. The results have
  * the bits that a call each gives.
  *   list   (n) at least one, each as [t] above and all of one dtype; the same
- *          number and sizes on every rank. They share no memory
- * TRAIN_ENOMEM (not counted): self and host make a copy of all. */
+ *          number and sizes on every rank. TRAIN_EINVAL where two share memory
+ * TRAIN_ENOMEM (not counted): self and host make a copy of all; "nccl" takes the
+ * tensors as they lie, as one group of calls. */
 train_status_t train_all_reduce_list (train_group_t *group,
                                       DLTensor *const *list, size_t n,
                                       train_op_t op, train_error_t *err);
@@ -175,9 +176,9 @@ train_status_t train_all_reduce_list (train_group_t *group,
 /* train_broadcast_list, train_all_gather_list, train_reduce_scatter_list - the
  * same for those calls: each tensor of a list, or pair of [in] and [out], as
  * the single call has it, all of one dtype.
- *   in, out   (n) two arrays; tensor i of one may be, or overlap, tensor i of
- *             the other in any way, but nothing else of either list
- * TRAIN_ENOTSUP: a tensor that is not in host memory. */
+ *   in, out   (n) two arrays; TRAIN_EINVAL where tensors of different numbers
+ *             share memory. Tensor i of one may be, or overlap, tensor i of the
+ *             other in any way; with "nccl" as the single call has it */
 train_status_t train_broadcast_list (train_group_t *group,
                                      DLTensor *const *list, size_t n, int root,
                                      train_error_t *err);
@@ -256,8 +257,8 @@ train_status_t train_gather_object (train_group_t *group, const void *data,
 train_status_t train_broadcast (train_group_t *group, DLTensor *t, int root,
                                 train_error_t *err);
 
-/* train_broadcast_wire, train_reduce_wire - for F32 tensors in host memory,
- * which travel as [wire]: TRAIN_BF16 or TRAIN_F16, half the bytes. Rounding is
+/* train_broadcast_wire, train_reduce_wire - for F32 tensors, which travel as
+ * [wire]: TRAIN_BF16 or TRAIN_F16, half the bytes. Rounding is
  * to nearest even; what is too large for [wire] becomes infinity (F16: from
  * 65,520 on), NaN stays NaN.
  *   broadcast   [root]'s values are rounded once. Every rank, [root] too, ends
@@ -266,12 +267,16 @@ train_status_t train_broadcast (train_group_t *group, DLTensor *t, int root,
  *               combined in rank order in F32; the result (an average after its
  *               division) is rounded to [wire] once and widened for [root]. So
  *               it does not depend on which rank is root. Between nodes the sum
- *               so far travels as F32. The others' tensors stay as they are
+ *               so far travels as F32. The others' tensors stay as they are.
+ *               With "nccl" the sum is NCCL's own, of the rounded values in
+ *               [wire]: it may round at each addition, and in another order
  * Groups of one rank round in the same way. On the wire, and so for the
  * comparison of calls, it is the call of that type: a rank may give a tensor
  * that is [wire] already to train_broadcast or train_reduce.
- * TRAIN_EINVAL: other types; TRAIN_ENOTSUP: GPU memory; TRAIN_ENOMEM. None is
- * counted. */
+ * With "nccl" the group keeps memory of the GPU for the largest of these calls,
+ * two bytes an element, until it is destroyed; where there is none the group is
+ * broken by TRAIN_ENOMEM.
+ * TRAIN_EINVAL: other types; TRAIN_ENOMEM on the host. Neither is counted. */
 train_status_t train_broadcast_wire (train_group_t *group, DLTensor *t,
                                      int root, train_dtype_t wire,
                                      train_error_t *err);
@@ -339,7 +344,7 @@ train_status_t train_barrier (train_group_t *group, train_error_t *err);
  * one thread at a time uses the group; the handles may be waited for by any
  * thread, each by one.
  * With "nccl" a call comes after the work that the group's stream has been given
- * when its turn comes; there are no asynchronous lists, TRAIN_ENOTSUP.
+ * when its turn comes.
  *   ret_work   end with train_work_wait, also after train_group_destroy
  * TRAIN_ENOMEM: also no thread could be made; not counted. */
 train_status_t train_all_reduce_async (train_group_t *group, DLTensor *t,

@@ -104,6 +104,18 @@ static bool all_posted (const struct op *o)
     return true;
 }
 
+/* Has every rank read what lies where [o] puts its data? */
+static bool is_free (const struct op *o)
+{
+    struct meeting *m = o->comm->meeting;
+
+    for (int r = 0; r < o->comm->size; r++) {
+        if (atomic_load (&m->ended[r]) + 2 < o->seq)
+            return false;
+    }
+    return true;
+}
+
 static void reduce_all (const struct op *o)
 {
     struct meeting *m = o->comm->meeting;
@@ -147,6 +159,8 @@ static bool collective (struct op *o)
         if (fault == FAKE_HANG)
             return false;
         suffer (fault);
+        if (!is_free (o))
+            return false;
         assert (o->n * size_of (o->dtype) <= SLOT);
         memcpy (m->data[c->rank][o->seq & 1], o->in, o->n * size_of (o->dtype));
         atomic_store (&m->posted[c->rank], o->seq);
@@ -158,6 +172,7 @@ static bool collective (struct op *o)
         reduce_all (o);
     else
         share_all (o);
+    atomic_store (&m->ended[c->rank], o->seq);
     return true;
 }
 
@@ -196,6 +211,9 @@ static bool run (struct op *o)
         return true;
     case OP_STORE:
         memcpy (o->out, &o->value, sizeof (o->value));
+        return true;
+    case OP_MOVE:
+        kern_view_move_host (&o->dst, &o->src, NULL);
         return true;
     case OP_WAIT:
         return o->other->head >= o->until;
@@ -280,6 +298,16 @@ static train_status_t gpu_copy (void *dst, const void *src, size_t bytes,
     push (stream, &o);
     pthread_mutex_unlock (&lock);
     return TRAIN_OK;
+}
+
+static void gpu_move (const struct kern_view *dst, const struct kern_view *src,
+                      void *stream)
+{
+    struct op o = {.kind = OP_MOVE, .dst = *dst, .src = *src};
+
+    pthread_mutex_lock (&lock);
+    push (stream, &o);
+    pthread_mutex_unlock (&lock);
 }
 
 static train_status_t gpu_stream_create (int device, void **ret,
@@ -369,6 +397,7 @@ static void gpu_leave (int before)
 }
 
 static struct backend_ops fake_gpu;
+static struct view_ops fake_view;
 
 void fake_open (const struct fake_orders *orders)
 {
@@ -393,6 +422,9 @@ void fake_open (const struct fake_orders *orders)
     fake_gpu.event_done = gpu_event_done;
     fake_gpu.enter = gpu_enter;
     fake_gpu.leave = gpu_leave;
+    fake_view = view_host;
+    fake_view.move = gpu_move;
+    fake_gpu.view = &fake_view;
     nccl_replace (&fake_nccl, &fake_gpu);
 }
 

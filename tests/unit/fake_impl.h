@@ -17,6 +17,7 @@
 struct meeting {
     _Atomic int here;
     _Atomic uint64_t posted[FAKE_RANKS]; /* collectives that have begun */
+    _Atomic uint64_t ended[FAKE_RANKS];  /* and ended; of two there is data */
     _Atomic uint64_t sent[FAKE_RANKS][FAKE_RANKS];
     _Atomic uint64_t taken[FAKE_RANKS][FAKE_RANKS];
     _Atomic int wants[FAKE_RANKS][FAKE_RANKS]; /* connections */
@@ -44,6 +45,7 @@ enum op_kind {
     OP_COPY,
     OP_WAIT,
     OP_STORE,
+    OP_MOVE,
     OP_LOCK,
     OP_REDUCE,
     OP_SHARE,
@@ -68,6 +70,7 @@ struct op {
     const struct stream *other;
     uint64_t until; /* of [other] */
     int value;
+    struct kern_view dst, src;
 };
 
 struct stream {

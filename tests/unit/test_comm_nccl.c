@@ -12,131 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fake_nccl.h"
 #include "group_ranks.h"
-#include "kernels/half.h"
-
-#define N 100
-
-static const struct fake_orders no_orders = {.rank = -1};
-
-static bool on_gpu (train_tensor_t *t, void *data, train_dtype_t dtype,
-                    size_t n, const train_group_t *group)
-{
-    bool good = view_of (t, data, dtype, n);
-
-    t->t.device.device_type = kDLCUDA;
-    t->t.device.device_id = train_group_local_rank (group);
-    return good;
-}
-
-static void put (void *data, train_dtype_t dtype, size_t i, double x)
-{
-    switch (dtype) {
-    case TRAIN_F32:
-        ((float *)data)[i] = (float)x;
-        break;
-    case TRAIN_F64:
-        ((double *)data)[i] = x;
-        break;
-    case TRAIN_BF16:
-        ((uint16_t *)data)[i] = half_to_bf16 ((float)x);
-        break;
-    case TRAIN_F16:
-        ((uint16_t *)data)[i] = half_to_f16 ((float)x);
-        break;
-    case TRAIN_I64:
-        ((int64_t *)data)[i] = (int64_t)x;
-        break;
-    case TRAIN_I32:
-        ((int32_t *)data)[i] = (int32_t)x;
-        break;
-    case TRAIN_U8:
-        ((uint8_t *)data)[i] = (uint8_t)x;
-        break;
-    }
-}
-
-static double get (const void *data, train_dtype_t dtype, size_t i)
-{
-    switch (dtype) {
-    case TRAIN_F32:
-        return ((const float *)data)[i];
-    case TRAIN_F64:
-        return ((const double *)data)[i];
-    case TRAIN_BF16:
-        return half_from_bf16 (((const uint16_t *)data)[i]);
-    case TRAIN_F16:
-        return half_from_f16 (((const uint16_t *)data)[i]);
-    case TRAIN_I64:
-        return (double)((const int64_t *)data)[i];
-    case TRAIN_I32:
-        return ((const int32_t *)data)[i];
-    case TRAIN_U8:
-        return ((const uint8_t *)data)[i];
-    }
-    return -1;
-}
-
-/* Small integers: every type holds them, their sums and products exactly. */
-static double given (int rank, size_t i)
-{
-    return (double)(rank + 1) + (double)(i % 3);
-}
-
-static double combined (int size, size_t i, train_op_t op)
-{
-    double x = given (0, i);
-
-    for (int r = 1; r < size; r++) {
-        double y = given (r, i);
-
-        x = op == TRAIN_MIN    ? (y < x ? y : x)
-            : op == TRAIN_MAX  ? (y > x ? y : x)
-            : op == TRAIN_PROD ? x * y
-                               : x + y;
-    }
-    return op == TRAIN_AVG ? x / size : x;
-}
-
-/* What a rank works with. */
-struct desk {
-    struct job *job;
-    train_group_t *group;
-    int rank, size;
-    char *in, *out; /* of this rank's GPU */
-    train_error_t err;
-};
-
-static void fill (struct desk *d, void *data, train_dtype_t dtype, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        put (data, dtype, i, given (d->rank, i));
-}
-
-static void want_value (struct desk *d, const char *what, const void *data,
-                        train_dtype_t dtype, size_t i, double x)
-{
-    double y = get (data, dtype, i);
-    char text[100];
-
-    /* an average of three may have no place in a short type */
-    if (y >= x - 0.02 * x && y <= x + 0.02 * x)
-        return;
-    snprintf (text, sizeof (text), "%s [%zu] is %g, want %g", what, i, y, x);
-    note (d->job, d->rank, text, dtype, 0, i);
-}
-
-static void try_ok (struct desk *d, const char *what, train_status_t status)
-{
-    struct seen *s = &d->job->shared->seen[d->rank];
-
-    if (status != TRAIN_OK && s->status == TRAIN_OK) {
-        s->status = status;
-        s->err = d->err;
-        note (d->job, d->rank, what, 0, 0, 0);
-    }
-}
+#include "nccl_desk.h"
 
 static void reductions (struct desk *d, train_dtype_t dtype, train_op_t op)
 {
@@ -303,30 +180,6 @@ static void body_moves (struct job *job, int rank, train_group_t *group)
     all_to_all (&d, 0);
 }
 
-static void body_list (struct job *job, int rank, train_group_t *group)
-{
-    static const size_t n[4] = {3, 0, N, 1};
-    struct desk d = {job, group, rank, job->size, NULL, NULL, {0}};
-    train_tensor_t t[4];
-    DLTensor *list[4];
-    size_t at = 0;
-
-    d.in = fake_alloc (train_group_local_rank (group), N * 8);
-    for (int i = 0; i < 4; i++) {
-        fill (&d, d.in + at * 4, TRAIN_F32, n[i]);
-        on_gpu (&t[i], n[i] ? d.in + at * 4 : NULL, TRAIN_F32, n[i], group);
-        list[i] = &t[i].t;
-        at += n[i] + 1; /* apart */
-    }
-    try_ok (&d, "all_reduce_list",
-            train_all_reduce_list (group, list, 4, TRAIN_SUM, &d.err));
-    for (int i = 0; i < 4; i++) {
-        for (size_t k = 0; k < n[i]; k++)
-            want_value (&d, "list", t[i].t.data, TRAIN_F32, k,
-                        combined (d.size, k, TRAIN_SUM));
-    }
-}
-
 /* Objects, and groups made of the group's ranks, one of them alone. */
 static void body_others (struct job *job, int rank, train_group_t *group)
 {
@@ -451,24 +304,6 @@ static void body_elsewhere (struct job *job, int rank, train_group_t *group)
         note (job, rank, "wrong sum after refusals", 0, 0, 3);
 }
 
-static void run_both (rank_f body)
-{
-    static const char *const layouts[] = {"aaa", "aab"};
-
-    for (int i = 0; i < 2; i++) {
-        struct job job = {
-            .layout = layouts[i], .body = body, .backend = "nccl"};
-
-        fake_open (&no_orders);
-        run_job (&job);
-        want_ok (&job);
-        for (int r = 0; r < job.size; r++)
-            assert_int_equal (fake_seen_of (r)->aborts, 0);
-        free_job (&job);
-        fake_close ();
-    }
-}
-
 static void test_reductions (void **state)
 {
     (void)state;
@@ -479,12 +314,6 @@ static void test_moves (void **state)
 {
     (void)state;
     run_both (body_moves);
-}
-
-static void test_list (void **state)
-{
-    (void)state;
-    run_both (body_list);
 }
 
 static void test_others (void **state)
@@ -504,7 +333,7 @@ static void test_ordered (void **state)
     struct job job = {.layout = "aaa", .body = body_ordered, .backend = "nccl"};
 
     (void)state;
-    fake_open (&no_orders);
+    fake_open (&desk_no_orders);
     run_job (&job);
     want_ok (&job);
     free_job (&job);
@@ -523,7 +352,6 @@ static void test_careful (void **state)
     (void)state;
     setenv ("NCCL_RUNTIME_CONNECT", "1", 1);
     run_both (body_reductions);
-    run_both (body_list);
     unsetenv ("NCCL_RUNTIME_CONNECT");
 }
 
@@ -555,7 +383,7 @@ static void test_alone (void **state)
     struct job job = {.layout = "a", .body = body_alone, .backend = "nccl"};
 
     (void)state;
-    fake_open (&no_orders);
+    fake_open (&desk_no_orders);
     run_job (&job);
     want_ok (&job);
     free_job (&job);
@@ -566,10 +394,9 @@ int main (void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test (test_reductions), cmocka_unit_test (test_moves),
-        cmocka_unit_test (test_list),       cmocka_unit_test (test_others),
-        cmocka_unit_test (test_ordered),    cmocka_unit_test (test_elsewhere),
-        cmocka_unit_test (test_steps),      cmocka_unit_test (test_careful),
-        cmocka_unit_test (test_alone),
+        cmocka_unit_test (test_others),     cmocka_unit_test (test_ordered),
+        cmocka_unit_test (test_elsewhere),  cmocka_unit_test (test_steps),
+        cmocka_unit_test (test_careful),    cmocka_unit_test (test_alone),
     };
 
     return cmocka_run_group_tests_name ("comm_nccl", tests, NULL, NULL);

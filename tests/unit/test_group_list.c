@@ -217,6 +217,7 @@ static void test_pair_arguments (void **state)
     train_group_t *group = NULL;
     train_tensor_t t[2];
     DLTensor *a[1] = {&t[0].t}, *b[1] = {&t[1].t}, *same[1] = {&t[0].t};
+    DLTensor *both[2] = {&t[1].t, &t[0].t};
     float x[3] = {1, 2, 3};
     train_error_t err;
 
@@ -248,6 +249,15 @@ static void test_pair_arguments (void **state)
         train_reduce_scatter_list (group, a, same, 1, TRAIN_SUM, &err),
         TRAIN_OK);
     assert_true (x[0] == 1 && x[1] == 2 && x[2] == 3);
+    view_of (&t[1], x + 1, TRAIN_F32,
+             2); /* the second of [a] is in the first */
+    assert_int_equal (train_broadcast_list (group, both, 2, 0, &err),
+                      TRAIN_EINVAL);
+    assert_non_null (strstr (err.text, "tensors 0 and 1 share memory"));
+    view_of (&t[1], x + 2, TRAIN_F32, 1);
+    assert_int_equal (train_broadcast_list (group, both, 2, 0, &err), TRAIN_OK);
+    assert_int_equal (train_all_reduce_list (group, both, 2, TRAIN_SUM, &err),
+                      TRAIN_OK);
     train_group_destroy (group);
 }
 
