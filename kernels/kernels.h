@@ -14,102 +14,19 @@
  *
  * Legend: N rows (= B T), B batch, T positions, C model width, F feed-forward
  * width, V vocabulary, H query heads, G key-value heads (G divides H), D width
- * of a head (even). f32 and f64 kernels are one text compiled twice. */
+ * of a head (even). Host kernels of several dtypes are one text compiled for
+ * each. */
 #ifndef KERNELS_H
 #define KERNELS_H
 
 #include <stddef.h>
 #include <stdint.h>
 
+#include "layers.h" /* norms, rotation, activation, embedding, residual */
+
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* rmsnorm_fwd - y = x * rstd * w, rstd = 1/sqrt(mean(x^2) + eps) of each row.
- *   y      (N,C) written
- *   rstd   (N)   written, read again by rmsnorm_bwd
- *   x      (N,C)
- *   w      (C)
- *   eps    > 0, e.g. 1e-5
- * Source: Zhang and Sennrich 2019, arXiv:1910.07467. */
-void kern_rmsnorm_fwd_f32_host (float *y, float *rstd, const float *x,
-                                const float *w, size_t N, size_t C, double eps,
-                                void *stream);
-void kern_rmsnorm_fwd_f64_host (double *y, double *rstd, const double *x,
-                                const double *w, size_t N, size_t C, double eps,
-                                void *stream);
-
-/* rmsnorm_bwd
- *   dx     (N,C) ADDED to: it is the gradient of the residual stream
- *   dw     (C)   added to
- *   dy     (N,C)
- *   x, w, rstd   as in rmsnorm_fwd */
-void kern_rmsnorm_bwd_f32_host (float *dx, float *dw, const float *dy,
-                                const float *x, const float *w,
-                                const float *rstd, size_t N, size_t C,
-                                void *stream);
-void kern_rmsnorm_bwd_f64_host (double *dx, double *dw, const double *dy,
-                                const double *x, const double *w,
-                                const double *rstd, size_t N, size_t C,
-                                void *stream);
-
-/* rope_fwd - rotate each pair (j, j + D/2) of a head by its position's angle.
- *   x          (B,T,row) in place: the first [heads] x D of each row turn
- *   cosine, sine (T,D/2) of position * theta^(-2j/D)
- *   row        elements between rows, >= heads * D
- * Half-split pairs, as Hugging Face's Llama weights want them.
- * Source: Su et al. 2021, arXiv:2104.09864. */
-void kern_rope_fwd_f32_host (float *x, const float *cosine, const float *sine,
-                             size_t B, size_t T, size_t heads, size_t D,
-                             size_t row, void *stream);
-void kern_rope_fwd_f64_host (double *x, const double *cosine,
-                             const double *sine, size_t B, size_t T,
-                             size_t heads, size_t D, size_t row, void *stream);
-
-/* rope_bwd - the turn back: a rotation's gradient. Arguments as rope_fwd. */
-void kern_rope_bwd_f32_host (float *dx, const float *cosine, const float *sine,
-                             size_t B, size_t T, size_t heads, size_t D,
-                             size_t row, void *stream);
-void kern_rope_bwd_f64_host (double *dx, const double *cosine,
-                             const double *sine, size_t B, size_t T,
-                             size_t heads, size_t D, size_t row, void *stream);
-
-/* swiglu_fwd - y = silu (gate) * up, silu (a) = a / (1 + exp (-a)).
- *   y    (N,F)  written
- *   gu   (N,2F) gate in columns 0..F-1, up in F..2F-1
- * Source: Shazeer 2020, arXiv:2002.05202. */
-void kern_swiglu_fwd_f32_host (float *y, const float *gu, size_t N, size_t F,
-                               void *stream);
-void kern_swiglu_fwd_f64_host (double *y, const double *gu, size_t N, size_t F,
-                               void *stream);
-
-/* swiglu_bwd
- *   dgu   (N,2F) written; may be [gu]
- *   dy    (N,F)
- *   gu    (N,2F) as in swiglu_fwd */
-void kern_swiglu_bwd_f32_host (float *dgu, const float *dy, const float *gu,
-                               size_t N, size_t F, void *stream);
-void kern_swiglu_bwd_f64_host (double *dgu, const double *dy, const double *gu,
-                               size_t N, size_t F, void *stream);
-
-/* embedding_fwd - y[n] = w[tokens[n]].
- *   y        (N,C) written
- *   w        (V,C)
- *   tokens   (N) each in 0..V-1: the caller has checked */
-void kern_embedding_fwd_f32_host (float *y, const float *w,
-                                  const int32_t *tokens, size_t N, size_t C,
-                                  void *stream);
-void kern_embedding_fwd_f64_host (double *y, const double *w,
-                                  const int32_t *tokens, size_t N, size_t C,
-                                  void *stream);
-
-/* embedding_bwd - dw[tokens[n]] += dy[n], n in rising order. */
-void kern_embedding_bwd_f32_host (float *dw, const float *dy,
-                                  const int32_t *tokens, size_t N, size_t C,
-                                  void *stream);
-void kern_embedding_bwd_f64_host (double *dw, const double *dy,
-                                  const int32_t *tokens, size_t N, size_t C,
-                                  void *stream);
 
 /* attention_fwd - causal softmax attention; query head h reads key-value head
  * h / (H/G).
@@ -149,13 +66,33 @@ void kern_attention_bwd_f64_host (double *dqkv, const double *dy,
 /* kern_attention_scratch - elements of scratch for sequences of T. */
 size_t kern_attention_scratch (size_t T);
 
-/* residual_fwd - y = x + r.
- *   y      (n) written; may be [x] or [r]
- * (Its gradient is the identity: rmsnorm_bwd adds to the stream.) */
-void kern_residual_fwd_f32_host (float *y, const float *x, const float *r,
-                                 size_t n, void *stream);
-void kern_residual_fwd_f64_host (double *y, const double *x, const double *r,
-                                 size_t n, void *stream);
+/* attention_fwd, attention_bwd in bf16 and f16: inside they are the f32 kernels,
+ * a sequence at a time.
+ *   y, qkv, dqkv, dy   in the dtype, as bits
+ *   lse                f32
+ *   scratch            kern_attention_half_scratch floats, garbage before and
+ *                      after */
+void kern_attention_fwd_bf16_host (uint16_t *y, float *lse, const uint16_t *qkv,
+                                   float *scratch, size_t B, size_t T, size_t H,
+                                   size_t G, size_t D, double scale,
+                                   void *stream);
+void kern_attention_fwd_f16_host (uint16_t *y, float *lse, const uint16_t *qkv,
+                                  float *scratch, size_t B, size_t T, size_t H,
+                                  size_t G, size_t D, double scale,
+                                  void *stream);
+void kern_attention_bwd_bf16_host (uint16_t *dqkv, const uint16_t *dy,
+                                   const uint16_t *y, const float *lse,
+                                   const uint16_t *qkv, float *scratch,
+                                   size_t B, size_t T, size_t H, size_t G,
+                                   size_t D, double scale, void *stream);
+void kern_attention_bwd_f16_host (uint16_t *dqkv, const uint16_t *dy,
+                                  const uint16_t *y, const float *lse,
+                                  const uint16_t *qkv, float *scratch, size_t B,
+                                  size_t T, size_t H, size_t G, size_t D,
+                                  double scale, void *stream);
+
+/* kern_attention_half_scratch - floats of scratch for sequences of T. */
+size_t kern_attention_half_scratch (size_t T, size_t H, size_t G, size_t D);
 
 /* matmul_fwd - y = x w^T.
  *   y   (N,out) written
@@ -176,6 +113,22 @@ void kern_matmul_bwd_f32_host (float *dx, float *dw, const float *dy,
                                size_t in, size_t out, void *stream);
 void kern_matmul_bwd_f64_host (double *dx, double *dw, const double *dy,
                                const double *x, const double *w, size_t N,
+                               size_t in, size_t out, void *stream);
+
+/* matmul_fwd, matmul_bwd in bf16 and f16: y, x, w, dx, dy in the dtype, as bits,
+ * summed in f32 and rounded once; dw in f32, added to. About 400 KiB of stack
+ * more than in f32. */
+void kern_matmul_fwd_bf16_host (uint16_t *y, const uint16_t *x,
+                                const uint16_t *w, size_t N, size_t in,
+                                size_t out, void *stream);
+void kern_matmul_fwd_f16_host (uint16_t *y, const uint16_t *x,
+                               const uint16_t *w, size_t N, size_t in,
+                               size_t out, void *stream);
+void kern_matmul_bwd_bf16_host (uint16_t *dx, float *dw, const uint16_t *dy,
+                                const uint16_t *x, const uint16_t *w, size_t N,
+                                size_t in, size_t out, void *stream);
+void kern_matmul_bwd_f16_host (uint16_t *dx, float *dw, const uint16_t *dy,
+                               const uint16_t *x, const uint16_t *w, size_t N,
                                size_t in, size_t out, void *stream);
 
 /* cross_entropy_fwd - sum of -log softmax(logits)[target] over counted rows.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * rmsnorm_host.c - root mean square normalisation of rows, f32 and f64 */
+ * rmsnorm_host.c - root mean square normalisation of rows and heads, in every dtype */
 #include "kernels.h"
 
 #include "host.h"
 
 #define KERN_BODY "rmsnorm.inc"
-#include "both.h"
+#include "each.h"

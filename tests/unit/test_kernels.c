@@ -65,7 +65,8 @@ static void rmsnorm_f32 (const struct rows *a, const double *dx,
 
     kern_rmsnorm_fwd_f32_host (y, rstd, x, w, a->s.N, a->s.C, EPS, NULL);
     check_f32 ("rmsnorm f32", y, a->y, n, F32_BOUND);
-    kern_rmsnorm_bwd_f32_host (gx, gw, r, x, w, rstd, a->s.N, a->s.C, NULL);
+    kern_rmsnorm_bwd_f32_host (gx, gw, r, x, w, rstd, a->s.N, a->s.C, NULL,
+                               NULL);
     /* with one column dx is a difference of nearly equal terms */
     if (a->s.C > 1)
         check_f32 ("rmsnorm dx f32", gx, dx, n, F32_BOUND);
@@ -99,7 +100,7 @@ static void test_rmsnorm (void **state)
                            - 1)
                      < 1e-14);
         kern_rmsnorm_bwd_f64_host (dx, dw, a.r, a.x, a.w, a.rstd, a.s.N, a.s.C,
-                                   NULL);
+                                   NULL, NULL);
         check_grad ("rmsnorm dw", dw, a.w, a.s.C, rmsnorm_value, &a);
         if (a.s.C > 1)
             check_grad ("rmsnorm dx", dx, a.x, n, rmsnorm_value, &a);
@@ -110,7 +111,7 @@ static void test_rmsnorm (void **state)
         for (size_t j = 0; j < n; j++)
             dx[j] += dx2[j];
         kern_rmsnorm_bwd_f64_host (dx2, dw, a.r, a.x, a.w, a.rstd, a.s.N, a.s.C,
-                                   NULL);
+                                   NULL, NULL);
         check_close ("rmsnorm adds", dx2, dx, n, 1e-14);
         free (dx2);
         free (dx);
@@ -296,11 +297,11 @@ static void test_embedding (void **state)
         dw[i] = want[i] = 0.5;
     for (size_t i = 0; i < 35; i++)
         want[tokens[i / 7] * 7 + (int)(i % 7)] += dy[i];
-    kern_embedding_bwd_f64_host (dw, dy, tokens, 5, 7, NULL);
+    kern_embedding_bwd_f64_host (dw, dy, tokens, 5, 7, 3, NULL, NULL);
     check_close ("embedding dw", dw, want, 21, 1e-15);
     for (size_t i = 0; i < 21; i++)
         w32[i] = 0.5f;
-    kern_embedding_bwd_f32_host (w32, dy32, tokens, 5, 7, NULL);
+    kern_embedding_bwd_f32_host (w32, dy32, tokens, 5, 7, 3, NULL, NULL);
     check_f32 ("embedding dw f32", w32, want, 21, F32_BOUND);
     free (w);
     free (dy);
