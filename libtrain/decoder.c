@@ -34,9 +34,17 @@ static train_status_t make_arena (train_decoder_t *m, train_tensor_t *t,
     return train_tensor_view (t, data, m->config.dtype, 1, shape, err);
 }
 
-train_status_t train_decoder_create (const train_decoder_config_t *config,
-                                     train_decoder_t **ret_decoder,
-                                     train_error_t *err)
+static train_status_t make_arenas (train_decoder_t *m, train_error_t *err)
+{
+    TRY (make_arena (m, &m->weights, err));
+    TRY (make_arena (m, &m->grads, err));
+    for (size_t u = 0; u < decoder_n_units (m); u++)
+        decoder_set_unit (m, u, NULL, NULL);
+    return TRAIN_OK;
+}
+
+static train_status_t create (const train_decoder_config_t *config, bool bare,
+                              train_decoder_t **ret_decoder, train_error_t *err)
 {
     train_decoder_config_t own;
     train_decoder_t *m;
@@ -49,16 +57,28 @@ train_status_t train_decoder_create (const train_decoder_config_t *config,
     if (!m)
         return err_set (err, TRAIN_ENOMEM, "no memory for a decoder");
     status = decoder_layout (m, &own, err);
-    if (status == TRAIN_OK)
-        status = make_arena (m, &m->weights, err);
-    if (status == TRAIN_OK)
-        status = make_arena (m, &m->grads, err);
+    if (status == TRAIN_OK && !bare)
+        status = make_arenas (m, err);
     if (status != TRAIN_OK) {
         train_decoder_destroy (m);
         return status;
     }
     *ret_decoder = m;
     return TRAIN_OK;
+}
+
+train_status_t train_decoder_create (const train_decoder_config_t *config,
+                                     train_decoder_t **ret_decoder,
+                                     train_error_t *err)
+{
+    return create (config, false, ret_decoder, err);
+}
+
+train_status_t decoder_create_bare (const train_decoder_config_t *config,
+                                    train_decoder_t **ret_decoder,
+                                    train_error_t *err)
+{
+    return create (config, true, ret_decoder, err);
 }
 
 void train_decoder_destroy (train_decoder_t *m)
@@ -68,6 +88,8 @@ void train_decoder_destroy (train_decoder_t *m)
     free (m->acts);
     free (m->weights.t.data);
     free (m->grads.t.data);
+    free (m->places);
+    free (m->units);
     free (m->blocks);
     free (m->names);
     free (m->params);
@@ -191,9 +213,11 @@ train_status_t train_decoder_forward (train_decoder_t *m, void *logits,
         return status;
     N = (size_t)B * (size_t)T;
     if (m->config.dtype == TRAIN_F32)
-        decoder_forward_f32 (m, logits, tokens);
+        status = decoder_forward_f32 (m, logits, tokens, err);
     else
-        decoder_forward_f64 (m, logits, tokens);
+        status = decoder_forward_f64 (m, logits, tokens, err);
+    if (status != TRAIN_OK)
+        return status;
     if (!targets)
         return TRAIN_OK;
     if (!logits)
@@ -225,15 +249,15 @@ train_status_t train_decoder_step (train_decoder_t *m, const int32_t *tokens,
     N = (size_t)B * (size_t)T;
     logits = (char *)m->acts + m->layout.logits;
     if (m->config.dtype == TRAIN_F32) {
-        decoder_forward_f32 (m, NULL, tokens);
+        TRY (decoder_forward_f32 (m, NULL, tokens, err));
         kern_cross_entropy_bwd_f32_host (logits, ret_loss_sum, ret_n, targets,
                                          N, m->dims.V, scale, NULL);
-        decoder_backward_f32 (m, tokens);
+        TRY (decoder_backward_f32 (m, tokens, err));
     } else {
-        decoder_forward_f64 (m, NULL, tokens);
+        TRY (decoder_forward_f64 (m, NULL, tokens, err));
         kern_cross_entropy_bwd_f64_host (logits, ret_loss_sum, ret_n, targets,
                                          N, m->dims.V, scale, NULL);
-        decoder_backward_f64 (m, tokens);
+        TRY (decoder_backward_f64 (m, tokens, err));
     }
     return TRAIN_OK;
 }

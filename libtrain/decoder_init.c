@@ -33,12 +33,13 @@ static void normals (uint64_t seed, size_t param, uint64_t pair, double ret[2])
     ret[1] = radius * sin (angle);
 }
 
-static void put (const train_decoder_t *m, size_t at, double value)
+static void put (const train_decoder_t *m, void *weights, size_t at,
+                 double value)
 {
     if (m->config.dtype == TRAIN_F32)
-        ((float *)m->weights.t.data)[at] = (float)value;
+        ((float *)weights)[at] = (float)value;
     else
-        ((double *)m->weights.t.data)[at] = value;
+        ((double *)weights)[at] = value;
 }
 
 static bool ends_with (const char *name, const char *tail)
@@ -55,22 +56,45 @@ static bool is_output (const train_param_t *p)
            || ends_with (p->name, ".down_proj.weight");
 }
 
-void train_decoder_init (train_decoder_t *m, uint64_t seed)
+/* Parameter [i] to [weights] of it. */
+static void draw (const train_decoder_t *m, size_t i, uint64_t seed,
+                  void *weights)
 {
-    const double narrow = STD_DEV / sqrt (2.0 * (double)m->dims.L);
+    const train_param_t *p = &m->params[i];
+    double std_dev = STD_DEV, z[2];
+
+    if (is_output (p))
+        std_dev /= sqrt (2.0 * (double)m->dims.L);
+    for (size_t e = 0; e < p->count; e++) {
+        if (!p->decay) {
+            put (m, weights, e, ends_with (p->name, ".bias") ? 0 : 1);
+            continue;
+        }
+        if (e % 2 == 0)
+            normals (seed, i, e / 2, z);
+        put (m, weights, e, std_dev * z[e % 2]);
+    }
+}
+
+void decoder_init_unit (const train_decoder_t *m, size_t unit, uint64_t seed,
+                        void *weights)
+{
+    const struct decoder_unit *u = &m->units[unit];
 
     for (size_t i = 0; i < m->n_params; i++) {
         const train_param_t *p = &m->params[i];
-        double std_dev = is_output (p) ? narrow : STD_DEV, z[2];
+        size_t at = (p->offset - u->first) * train_dtype_size (m->config.dtype);
 
-        for (size_t e = 0; e < p->count; e++) {
-            if (!p->decay) {
-                put (m, p->offset + e, ends_with (p->name, ".bias") ? 0 : 1);
-                continue;
-            }
-            if (e % 2 == 0)
-                normals (seed, i, e / 2, z);
-            put (m, p->offset + e, std_dev * z[e % 2]);
-        }
+        if (p->offset >= u->first && p->offset - u->first < u->count)
+            draw (m, i, seed, (char *)weights + at);
     }
+}
+
+void train_decoder_init (train_decoder_t *m, uint64_t seed)
+{
+    size_t esize = train_dtype_size (m->config.dtype);
+
+    for (size_t u = 0; u < decoder_n_units (m); u++)
+        decoder_init_unit (
+            m, u, seed, (char *)m->weights.t.data + m->units[u].first * esize);
 }

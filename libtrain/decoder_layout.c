@@ -194,6 +194,14 @@ static void add_block (train_decoder_t *m, int l)
     b->norm2 = add (m, l, "post_attention_layernorm", 0, d->C);
 }
 
+/* Ends unit [u], which began where the one before ended. */
+static void end_unit (train_decoder_t *m, size_t u)
+{
+    size_t first = u ? m->units[u - 1].first + m->units[u - 1].count : 0;
+
+    m->units[u] = (struct decoder_unit){first, m->numel - first};
+}
+
 train_status_t decoder_layout (train_decoder_t *m,
                                const train_decoder_config_t *config,
                                train_error_t *err)
@@ -208,14 +216,20 @@ train_status_t decoder_layout (train_decoder_t *m,
     m->params = calloc (most, sizeof (*m->params));
     m->names = calloc (most, sizeof (*m->names));
     m->blocks = calloc (d->L, sizeof (*m->blocks));
-    if (!m->params || !m->names || !m->blocks)
+    m->units = calloc (d->L + 2, sizeof (*m->units));
+    m->places = calloc (d->L + 2, sizeof (*m->places));
+    if (!m->params || !m->names || !m->blocks || !m->units || !m->places)
         return err_set (err, TRAIN_ENOMEM, "no memory for %zu parameter names",
                         most);
     m->embed = add (m, -1, "model.embed_tokens", d->V, d->C);
-    for (int l = 0; l < config->layers; l++)
+    end_unit (m, 0);
+    for (int l = 0; l < config->layers; l++) {
         add_block (m, l);
+        end_unit (m, (size_t)l + 1);
+    }
     m->norm_f = add (m, -1, "model.norm", 0, d->C);
     m->head = config->tie ? m->embed : add (m, -1, "lm_head", d->V, d->C);
+    end_unit (m, d->L + 1);
     return TRAIN_OK;
 }
 

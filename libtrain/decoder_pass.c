@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "decoder_impl.h"
+#include "err.h"
 
 #include "kernels/kernels.h"
 

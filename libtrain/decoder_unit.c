@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * decoder_unit.c - units of a decoder: where they lie, and who is told of their
+ * use */
+#include "decoder_impl.h"
+#include "err.h"
+
+size_t decoder_n_units (const train_decoder_t *m)
+{
+    return m->dims.L + 2;
+}
+
+const struct decoder_unit *decoder_unit (const train_decoder_t *m, size_t index)
+{
+    return index < decoder_n_units (m) ? &m->units[index] : NULL;
+}
+
+static void *in_arena (const train_tensor_t *arena, size_t first, size_t esize)
+{
+    return arena->t.data ? (char *)arena->t.data + first * esize : NULL;
+}
+
+void decoder_set_unit (train_decoder_t *m, size_t unit, void *weights,
+                       void *grads)
+{
+    size_t first = m->units[unit].first;
+    size_t esize = train_dtype_size (m->config.dtype);
+
+    m->places[unit] = (struct decoder_place){
+        weights ? weights : in_arena (&m->weights, first, esize),
+        grads ? grads : in_arena (&m->grads, first, esize),
+    };
+}
+
+void decoder_set_hooks (train_decoder_t *m, const struct decoder_hooks *hooks)
+{
+    m->hooks = hooks ? *hooks : (struct decoder_hooks){0};
+}
+
+train_status_t decoder_enter (train_decoder_t *m, size_t unit, bool backward,
+                              train_error_t *err)
+{
+    const struct decoder_hooks *h = &m->hooks;
+
+    if (h->before)
+        TRY (h->before (h->arg, unit, backward, err));
+    if (!m->places[unit].weights || (backward && !m->places[unit].grads))
+        return err_set (err, TRAIN_ESTATE,
+                        "decoder: unit %zu of %zu has no place for its %s: "
+                        "decoder_set_unit gives it one",
+                        unit, decoder_n_units (m),
+                        m->places[unit].weights ? "gradients" : "weights");
+    return TRAIN_OK;
+}
+
+train_status_t decoder_leave (train_decoder_t *m, size_t unit, bool backward,
+                              train_error_t *err)
+{
+    const struct decoder_hooks *h = &m->hooks;
+
+    return h->after ? h->after (h->arg, unit, backward, err) : TRAIN_OK;
+}
+
+train_status_t decoder_turn (train_decoder_t *m, size_t from, size_t to,
+                             bool backward, train_error_t *err)
+{
+    TRY (decoder_leave (m, from, backward, err));
+    return decoder_enter (m, to, backward, err);
+}
