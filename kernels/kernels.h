@@ -124,10 +124,28 @@ void kern_matmul_fwd_bf16_host (uint16_t *y, const uint16_t *x,
 void kern_matmul_fwd_f16_host (uint16_t *y, const uint16_t *x,
                                const uint16_t *w, size_t N, size_t in,
                                size_t out, void *stream);
+/* The same on a GPU without a library; gemm_lt.h has the faster way. */
+void kern_matmul_fwd_f32_cuda (float *y, const float *x, const float *w,
+                               size_t N, size_t in, size_t out, void *stream);
+void kern_matmul_fwd_bf16_cuda (uint16_t *y, const uint16_t *x,
+                                const uint16_t *w, size_t N, size_t in,
+                                size_t out, void *stream);
+void kern_matmul_fwd_f16_cuda (uint16_t *y, const uint16_t *x,
+                               const uint16_t *w, size_t N, size_t in,
+                               size_t out, void *stream);
 void kern_matmul_bwd_bf16_host (uint16_t *dx, float *dw, const uint16_t *dy,
                                 const uint16_t *x, const uint16_t *w, size_t N,
                                 size_t in, size_t out, void *stream);
 void kern_matmul_bwd_f16_host (uint16_t *dx, float *dw, const uint16_t *dy,
+                               const uint16_t *x, const uint16_t *w, size_t N,
+                               size_t in, size_t out, void *stream);
+void kern_matmul_bwd_f32_cuda (float *dx, float *dw, const float *dy,
+                               const float *x, const float *w, size_t N,
+                               size_t in, size_t out, void *stream);
+void kern_matmul_bwd_bf16_cuda (uint16_t *dx, float *dw, const uint16_t *dy,
+                                const uint16_t *x, const uint16_t *w, size_t N,
+                                size_t in, size_t out, void *stream);
+void kern_matmul_bwd_f16_cuda (uint16_t *dx, float *dw, const uint16_t *dy,
                                const uint16_t *x, const uint16_t *w, size_t N,
                                size_t in, size_t out, void *stream);
 
