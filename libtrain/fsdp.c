@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * fsdp.c - the engine's life: plan, shard, room for what is whole for a while
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "err.h"
+#include "fsdp_impl.h"
+#include "kernels/kernels.h"
+
+#define ALIGN ((size_t)64)
+
+train_status_t fsdp_view (const struct fsdp *f, train_tensor_t *t, void *data,
+                          train_dtype_t dtype, size_t n, train_error_t *err)
+{
+    int64_t shape[1] = {(int64_t)n};
+
+    (void)f;
+    return train_tensor_view (t, data, dtype, 1, shape, err);
+}
+
+size_t fsdp_whole_at (const struct fsdp *f, size_t u)
+{
+    return f->units[u].plan->at * f->world * f->esize;
+}
+
+size_t fsdp_whole_bytes (const struct fsdp *f, size_t u)
+{
+    return f->units[u].plan->chunk * f->world * f->esize;
+}
+
+static train_status_t room (void *ret, size_t bytes, const char *what,
+                            train_error_t *err)
+{
+    void *data;
+
+    bytes = (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    if (!(data = aligned_alloc (ALIGN, bytes ? bytes : ALIGN)))
+        return err_set (err, TRAIN_ENOMEM, "no memory for %s (%zu bytes)", what,
+                        bytes);
+    memset (data, 0, bytes);
+    memcpy (ret, &data, sizeof (data));
+    return TRAIN_OK;
+}
+
+static train_status_t check (const struct fsdp_options *o,
+                             const struct fsdp_model *m, train_error_t *err)
+{
+    bool sharded = o->strategy >= TRAIN_SHARD_GRAD_OP;
+
+    if (o->strategy > TRAIN_FULL_SHARD)
+        return err_set (err, TRAIN_EINVAL, "fsdp: no strategy %d", o->strategy);
+    if (o->prefetch < 0)
+        return err_set (err, TRAIN_EINVAL, "fsdp: prefetch %d is below 0",
+                        o->prefetch);
+    if (m->dtype != TRAIN_F32 && m->dtype != TRAIN_F64)
+        return err_set (err, TRAIN_ENOTSUP, "fsdp: a model of %s",
+                        train_dtype_name (m->dtype));
+    if (o->reduce != m->dtype
+        && !(sharded && o->reduce == TRAIN_BF16 && m->dtype == TRAIN_F32))
+        return err_set (err, TRAIN_ENOTSUP,
+                        "fsdp: gradients of %s cannot be reduced as %s%s",
+                        train_dtype_name (m->dtype),
+                        train_dtype_name (o->reduce),
+                        sharded ? "" : " where nothing is sharded");
+    if (m->n_visits == 0)
+        return err_set (err, TRAIN_EINVAL, "fsdp: the model visits no unit");
+    if (sharded ? !m->set_unit : !m->weights || !m->grads)
+        return err_set (err, TRAIN_EINVAL, "fsdp: no way to place the weights");
+    return TRAIN_OK;
+}
+
+static train_status_t make_plan (struct fsdp *f, const struct fsdp_model *m,
+                                 train_error_t *err)
+{
+    train_shard_layout_t layout = {
+        .size = sizeof (layout),
+        .world = f->sharded ? train_group_size (f->group) : 1,
+        .wrap = f->opts.wrap,
+        .least = f->opts.least};
+
+    f->world = (size_t)layout.world;
+    f->rank = f->sharded ? train_group_rank (f->group) : 0;
+    return train_shard_plan_create (&layout, m->params, m->n_params, &f->plan,
+                                    err);
+}
+
+/* Where each unit of the model begins in its flat unit: at its first parameter
+ * that has elements of its own. */
+static train_status_t make_offsets (struct fsdp *f, const struct fsdp_model *m,
+                                    train_error_t *err)
+{
+    size_t n = 1;
+
+    for (size_t i = 0; i < m->n_params; i++)
+        if ((size_t)m->params[i].unit >= n)
+            n = (size_t)m->params[i].unit + 1;
+    if (!(f->offset_of = calloc (n, sizeof (*f->offset_of))))
+        return err_set (err, TRAIN_ENOMEM, "no memory for %zu units", n);
+    for (size_t i = m->n_params; i-- > 0;)
+        if (m->params[i].tied < 0)
+            f->offset_of[m->params[i].unit] = train_shard_offset (f->plan, i);
+    return TRAIN_OK;
+}
+
+static bool seen_before (const struct fsdp *f, size_t unit)
+{
+    for (size_t i = 0; i < f->n_stays; i++)
+        if (f->stays[i].unit == unit)
+            return true;
+    return false;
+}
+
+static train_status_t make_stays (struct fsdp *f, const struct fsdp_model *m,
+                                  train_error_t *err)
+{
+    f->n_visits = m->n_visits;
+    f->visits = calloc (m->n_visits, sizeof (*f->visits));
+    f->stay_of = calloc (m->n_visits, sizeof (*f->stay_of));
+    f->stays = calloc (m->n_visits, sizeof (*f->stays));
+    if (!f->visits || !f->stay_of || !f->stays)
+        return err_set (err, TRAIN_ENOMEM, "no memory for %zu visits",
+                        m->n_visits);
+    for (size_t i = 0; i < m->n_visits; i++) {
+        int unit = train_shard_unit_of (f->plan, (int)m->visits[i]);
+        struct fsdp_stay *last = f->n_stays ? &f->stays[f->n_stays - 1] : NULL;
+
+        if (unit < 0)
+            return err_set (err, TRAIN_EINVAL,
+                            "fsdp: unit %zu is visited and has no parameter",
+                            m->visits[i]);
+        f->visits[i] = m->visits[i];
+        if (!last || last->unit != (size_t)unit) {
+            bool again = seen_before (f, (size_t)unit);
+
+            last = &f->stays[f->n_stays++];
+            *last = (struct fsdp_stay){(size_t)unit, i, i, again};
+        }
+        last->last = i;
+        f->stay_of[i] = f->n_stays - 1;
+    }
+    return TRAIN_OK;
+}
+
+static train_status_t make_units (struct fsdp *f, train_error_t *err)
+{
+    f->n_units = train_shard_n_units (f->plan);
+    f->units = calloc (f->n_units, sizeof (*f->units));
+    f->works = calloc (f->n_units, sizeof (*f->works));
+    if (!f->units || !f->works)
+        return err_set (err, TRAIN_ENOMEM, "no memory for %zu units",
+                        f->n_units);
+    for (size_t i = 0; i < f->n_units; i++)
+        f->units[i].plan = train_shard_unit (f->plan, i);
+    return TRAIN_OK;
+}
+
+/* Slots for whole weights: one a flat unit, or a few that fit each. */
+static train_status_t make_slots (struct fsdp *f, size_t most,
+                                  train_error_t *err)
+{
+    bool full = f->opts.strategy == TRAIN_FULL_SHARD;
+
+    f->n_slots = f->n_units;
+    if (full && (size_t)f->opts.prefetch + 1 < f->n_units)
+        f->n_slots = (size_t)f->opts.prefetch + 1;
+    f->slots = calloc (f->n_slots, sizeof (*f->slots));
+    f->slot_taken = calloc (f->n_slots, sizeof (*f->slot_taken));
+    if (!f->slots || !f->slot_taken)
+        return err_set (err, TRAIN_ENOMEM, "no memory for %zu slots",
+                        f->n_slots);
+    for (size_t i = 0; i < f->n_slots; i++)
+        TRY (room (&f->slots[i], full ? most : fsdp_whole_bytes (f, i),
+                   "a gathered unit", err));
+    return TRAIN_OK;
+}
+
+static train_status_t make_rooms (struct fsdp *f, train_error_t *err)
+{
+    bool wire = f->opts.reduce != f->dtype;
+    size_t most = 0;
+
+    for (size_t i = 0; i < f->n_units; i++)
+        if (fsdp_whole_bytes (f, i) > most)
+            most = fsdp_whole_bytes (f, i);
+    TRY (make_slots (f, most, err));
+    f->kept_bytes = train_shard_size (f->plan) * f->world * f->esize;
+    if (f->opts.no_sync)
+        TRY (room (&f->kept, f->kept_bytes, "gradients of all passes", err));
+    for (size_t i = 0; i < FSDP_N_GRADS; i++) {
+        if (!f->opts.no_sync)
+            TRY (room (&f->room[i].data, most, "a unit's gradients", err));
+        if (wire)
+            TRY (room (&f->room[i].wire,
+                       most / f->esize * train_dtype_size (f->opts.reduce),
+                       "gradients on the wire", err));
+    }
+    return TRAIN_OK;
+}
+
+static train_status_t make_shard (struct fsdp *f, const struct fsdp_model *m,
+                                  train_error_t *err)
+{
+    size_t n = train_shard_size (f->plan);
+    void *weights = m->weights, *grads = m->grads;
+
+    f->held.shard = n;
+    if (f->sharded) {
+        TRY (room (&f->arena, 2 * n * f->esize, "a shard", err));
+        weights = f->arena;
+        grads = (char *)f->arena + n * f->esize;
+        TRY (make_rooms (f, err));
+    }
+    TRY (fsdp_view (f, &f->weights, weights, f->dtype, n, err));
+    return fsdp_view (f, &f->grads, grads, f->dtype, n, err);
+}
+
+static train_status_t set_up (struct fsdp *f, const struct fsdp_model *m,
+                              train_error_t *err)
+{
+    TRY (make_plan (f, m, err));
+    if (train_shard_numel (f->plan) == 0)
+        return err_set (err, TRAIN_EINVAL, "fsdp: the model has no element");
+    TRY (make_offsets (f, m, err));
+    TRY (make_units (f, err));
+    TRY (make_stays (f, m, err));
+    return make_shard (f, m, err);
+}
+
+train_status_t fsdp_create (const struct fsdp_options *opts,
+                            train_group_t *group,
+                            const struct fsdp_model *model,
+                            struct fsdp **ret_fsdp, train_error_t *err)
+{
+    struct fsdp *f;
+    train_status_t status;
+
+    TRY (check (opts, model, err));
+    if (!(f = calloc (1, sizeof (*f))))
+        return err_set (err, TRAIN_ENOMEM, "no memory for an engine");
+    f->opts = *opts;
+    f->group = group;
+    f->sharded = opts->strategy >= TRAIN_SHARD_GRAD_OP;
+    f->dtype = model->dtype;
+    f->esize = train_dtype_size (model->dtype);
+    f->set_unit = model->set_unit;
+    f->forget = model->forget;
+    f->arg = model->arg;
+    f->last_pass = true;
+    if ((status = set_up (f, model, err)) != TRAIN_OK)
+        fsdp_destroy (f);
+    else
+        *ret_fsdp = f;
+    return status;
+}
+
+void fsdp_destroy (struct fsdp *f)
+{
+    if (!f)
+        return;
+    fsdp_wait_any (f);
+    if (f->forget)
+        f->forget (f->arg);
+    for (size_t i = 0; i < f->n_slots && f->slots; i++)
+        free (f->slots[i]);
+    for (size_t i = 0; i < FSDP_N_GRADS; i++) {
+        free (f->room[i].data);
+        free (f->room[i].wire);
+    }
+    free (f->slots);
+    free (f->slot_taken);
+    free (f->kept);
+    free (f->arena);
+    free (f->works);
+    free (f->units);
+    free (f->stays);
+    free (f->stay_of);
+    free (f->visits);
+    free (f->offset_of);
+    train_shard_plan_destroy (f->plan);
+    free (f);
+}
+
+const train_shard_plan_t *fsdp_plan (const struct fsdp *f)
+{
+    return f->plan;
+}
+
+int fsdp_rank (const struct fsdp *f)
+{
+    return f->rank;
+}
+
+bool fsdp_is_sharded (const struct fsdp *f)
+{
+    return f->sharded;
+}
+
+DLTensor *fsdp_weights (struct fsdp *f)
+{
+    return &f->weights.t;
+}
+
+DLTensor *fsdp_grads (struct fsdp *f)
+{
+    return &f->grads.t;
+}
+
+struct fsdp_held fsdp_held (const struct fsdp *f)
+{
+    return f->held;
+}
+
+double fsdp_sumsq (const struct fsdp *f)
+{
+    size_t n = train_shard_size (f->plan);
+    double sum = 0;
+
+    if (!f->sharded && train_group_rank (f->group) != 0)
+        return 0;
+    if (f->dtype == TRAIN_F64)
+        kern_sumsq_f64_host (&sum, f->grads.t.data, n, NULL);
+    else
+        kern_sumsq_f32_host (&sum, f->grads.t.data, n, NULL);
+    return sum;
+}

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * fsdp.h - the engine of sharded and data-parallel training: it follows a
+ * model's passes, has weights there before they are needed and gradients
+ * summed when they are whole. Inside libtrain only.
+ *
+ * A model is visited unit by unit: forward in the order of its visits, backward
+ * the other way; a unit may be visited twice (a tied head visits the embedding
+ * again). Consecutive visits in one flat unit are one stay. With
+ * TRAIN_FULL_SHARD a flat unit is gathered for each stay and let go after it,
+ * [prefetch] stays ahead are gathered meanwhile, and each stay's gradients are
+ * reduce-scattered while the backward goes on. At most prefetch + 1 flat units
+ * of weights and two of gradients are whole at a time, beside the shards.
+ * TRAIN_SHARD_GRAD_OP keeps weights from forward to backward, and through the
+ * passes of a step. TRAIN_DDP sums each flat unit in place, TRAIN_NO_SHARD all
+ * of them by one call at the end.
+ *
+ * Sums of gradients are sums over ranks and passes: a mean is the caller's, by
+ * the scale of its losses. Collectives are issued in an order that the visits
+ * alone make, so ranks agree whatever their data; a rank without any calls
+ * fsdp_empty_pass. Buffers of a collective are not touched until it has ended.
+ * After an error only fsdp_destroy is useful. One thread.
+ * (Zhao et al. 2023, arXiv:2304.11277; Li et al. 2020, arXiv:2006.15704.) */
+#ifndef TRAIN_FSDP_H
+#define TRAIN_FSDP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <train/decoder.h>
+#include <train/group.h>
+#include <train/optim.h>
+#include <train/shard.h>
+#include <train/status.h>
+#include <train/tensor.h>
+
+struct fsdp;
+
+struct fsdp_options {
+    train_strategy_t strategy;
+    train_wrap_t wrap;
+    size_t least;         /* of TRAIN_WRAP_SIZE */
+    int prefetch;         /* stays gathered ahead; 0.. */
+    bool no_sync;         /* sharded: gradients of all passes but the last stay
+                             whole on each rank, and are reduced once */
+    train_dtype_t reduce; /* of gradients on the wire: the model's type, or
+                             TRAIN_BF16 for F32 (sums are F32 there, rounded
+                             once) */
+};
+
+/* What the engine knows of a model. Copied, but for [arg] and the arenas. */
+struct fsdp_model {
+    train_dtype_t dtype; /* F32 or F64: of weights and gradients */
+    const train_shard_param_t *params;
+    size_t n_params;
+    const size_t *visits; /* (n_visits) units of the model, forward */
+    size_t n_visits;
+    /* Use these weights and gradients, each of the unit's elements. */
+    void (*set_unit) (void *arg, size_t unit, void *weights, void *grads);
+    void (*forget) (void *arg); /* the engine ends; may be NULL */
+    void *arg;
+    /* Of TRAIN_NO_SHARD and TRAIN_DDP: the whole model, in the order of the
+     * parameters; set_unit is not called. Else NULL. */
+    void *weights, *grads;
+};
+
+/* Elements, padding included; peaks since the beginning. */
+struct fsdp_held {
+    size_t shard;          /* weights of this rank's shard */
+    size_t weights, grads; /* whole ones now, beside the shards */
+    size_t most_weights, most_grads;
+};
+
+/* fsdp_create - shards (zero) and buffers. Local.
+ *   group   borrowed, outlives the engine
+ * TRAIN_EINVAL names what is wrong; TRAIN_ENOMEM. */
+train_status_t fsdp_create (const struct fsdp_options *opts,
+                            train_group_t *group,
+                            const struct fsdp_model *model,
+                            struct fsdp **ret_fsdp, train_error_t *err);
+/* Waits for collectives that are under way; NULL is fine. */
+void fsdp_destroy (struct fsdp *fsdp);
+
+/* fsdp_of_decoder - the same for a decoder, whose hooks are set: it is one
+ * without arenas for the sharded strategies, with arenas for the others.
+ * Destroy the engine before the decoder. */
+train_status_t fsdp_of_decoder (const struct fsdp_options *opts,
+                                train_group_t *group, train_decoder_t *decoder,
+                                struct fsdp **ret_fsdp, train_error_t *err);
+/* fsdp_init_decoder - each rank draws its shard of what train_decoder_init
+ * draws; no rank has more than a flat unit at a time. Local. */
+train_status_t fsdp_init_decoder (struct fsdp *fsdp,
+                                  const train_decoder_t *decoder, uint64_t seed,
+                                  train_error_t *err);
+/* fsdp_adamw - an optimizer over this rank's shard. */
+train_status_t fsdp_adamw (const struct fsdp *fsdp,
+                           const train_decoder_t *decoder,
+                           const train_adamw_options_t *opts,
+                           train_adamw_t **ret_adamw, train_error_t *err);
+
+/* The plan lives with the engine. Of the strategies that do not shard it is a
+ * plan for one rank, and this rank's number in it is 0. */
+const train_shard_plan_t *fsdp_plan (const struct fsdp *fsdp);
+int fsdp_rank (const struct fsdp *fsdp); /* in the plan */
+bool fsdp_is_sharded (const struct fsdp *fsdp);
+DLTensor *fsdp_weights (struct fsdp *fsdp); /* the shard, 1-D */
+DLTensor *fsdp_grads (struct fsdp *fsdp);
+struct fsdp_held fsdp_held (const struct fsdp *fsdp);
+
+/* fsdp_begin - a step: gradients become zero, and weights are gathered anew. */
+train_status_t fsdp_begin (struct fsdp *fsdp, train_error_t *err);
+/* fsdp_pass - the next pass; [last]: of the step. */
+void fsdp_pass (struct fsdp *fsdp, bool last);
+/* fsdp_before, fsdp_after - the model's hooks: a visit begins, ends. A visit
+ * out of turn is TRAIN_ESTATE; else errors of the group. */
+train_status_t fsdp_before (struct fsdp *fsdp, size_t unit, bool backward,
+                            train_error_t *err);
+train_status_t fsdp_after (struct fsdp *fsdp, size_t unit, bool backward,
+                           train_error_t *err);
+/* fsdp_empty_pass - all collectives of a forward and backward, with zero
+ * gradients. */
+train_status_t fsdp_empty_pass (struct fsdp *fsdp, train_error_t *err);
+/* fsdp_drop - let go of weights that a forward without backward has left. */
+train_status_t fsdp_drop (struct fsdp *fsdp, train_error_t *err);
+/* fsdp_end - wait until this rank's gradients are the sums of all. */
+train_status_t fsdp_end (struct fsdp *fsdp, train_error_t *err);
+
+/* fsdp_sumsq - of the gradients that this rank answers for: the sum over all
+ * ranks is the whole gradient's, each element counted once (with replicas only
+ * rank 0 answers). Inf or NaN where an element is. Local. */
+double fsdp_sumsq (const struct fsdp *fsdp);
+
+/* fsdp_unused - names of the parameters whose gradient is zero on every rank,
+ * as "a, b": "" when there is none. Collective, after fsdp_end.
+ *   text   (size) written, cut if need be */
+train_status_t fsdp_unused (struct fsdp *fsdp, char *text, size_t size,
+                            train_error_t *err);
+
+/* fsdp_give, fsdp_take - the whole model on rank [root] from shards such as
+ * the weights or a moment, and back. Collective; flat unit by flat unit.
+ *   shard   this rank's
+ *   whole   of [root], elements in the order of the parameters; elsewhere NULL
+ * With replicas a copy on root, and a broadcast. */
+train_status_t fsdp_give (struct fsdp *fsdp, const DLTensor *shard,
+                          DLTensor *whole, int root, train_error_t *err);
+train_status_t fsdp_take (struct fsdp *fsdp, DLTensor *shard,
+                          const DLTensor *whole, int root, train_error_t *err);
+
+#endif

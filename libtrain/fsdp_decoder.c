@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * fsdp_decoder.c - the engine over a decoder: its units, visits and hooks */
+#include <stdlib.h>
+#include <string.h>
+
+#include "decoder_impl.h"
+#include "err.h"
+#include "fsdp_impl.h"
+
+static void set_unit (void *arg, size_t unit, void *weights, void *grads)
+{
+    decoder_set_unit (arg, unit, weights, grads);
+}
+
+static void forget (void *arg)
+{
+    decoder_set_hooks (arg, NULL);
+}
+
+static train_status_t before (void *arg, size_t unit, bool backward,
+                              train_error_t *err)
+{
+    return fsdp_before (arg, unit, backward, err);
+}
+
+static train_status_t after (void *arg, size_t unit, bool backward,
+                             train_error_t *err)
+{
+    return fsdp_after (arg, unit, backward, err);
+}
+
+static int unit_of (const train_decoder_t *d, size_t offset)
+{
+    size_t u = 0;
+
+    while (offset >= decoder_unit (d, u)->first + decoder_unit (d, u)->count)
+        u++;
+    return (int)u;
+}
+
+static train_status_t read_params (const train_decoder_t *d,
+                                   train_shard_param_t **ret, size_t *ret_n,
+                                   train_error_t *err)
+{
+    size_t n = train_decoder_n_params (d);
+    train_shard_param_t *params = calloc (n, sizeof (*params));
+
+    if (!params)
+        return err_set (err, TRAIN_ENOMEM, "no memory for %zu parameters", n);
+    for (size_t i = 0; i < n; i++) {
+        const train_param_t *p = train_decoder_param (d, i);
+
+        params[i] = (train_shard_param_t){p->name, p->count,
+                                          unit_of (d, p->offset), -1};
+    }
+    *ret = params;
+    *ret_n = n;
+    return TRAIN_OK;
+}
+
+/* Embedding, blocks, the last norm and head; a tied head visits 0 again. */
+static train_status_t list_visits (const train_decoder_t *d, size_t **ret,
+                                   size_t *ret_n, train_error_t *err)
+{
+    size_t n = decoder_n_units (d), *visits = calloc (n + 1, sizeof (*visits));
+
+    if (!visits)
+        return err_set (err, TRAIN_ENOMEM, "no memory for %zu visits", n);
+    for (size_t u = 0; u < n; u++)
+        visits[u] = u;
+    *ret = visits;
+    *ret_n = train_decoder_config (d)->tie ? n + 1 : n;
+    return TRAIN_OK;
+}
+
+static train_status_t create (const struct fsdp_options *opts,
+                              train_group_t *group, train_decoder_t *d,
+                              train_shard_param_t *params, size_t n_params,
+                              size_t *visits, size_t n_visits,
+                              struct fsdp **ret_fsdp, train_error_t *err)
+{
+    bool sharded = opts->strategy >= TRAIN_SHARD_GRAD_OP;
+    struct fsdp_model model = {
+        .dtype = train_decoder_config (d)->dtype,
+        .params = params,
+        .n_params = n_params,
+        .visits = visits,
+        .n_visits = n_visits,
+        .set_unit = set_unit,
+        .forget = forget,
+        .arg = d,
+        .weights = sharded ? NULL : train_decoder_weights (d)->data,
+        .grads = sharded ? NULL : train_decoder_grads (d)->data,
+    };
+    struct decoder_hooks hooks = {before, after, NULL};
+
+    TRY (fsdp_create (opts, group, &model, ret_fsdp, err));
+    hooks.arg = *ret_fsdp;
+    decoder_set_hooks (d, &hooks);
+    return TRAIN_OK;
+}
+
+train_status_t fsdp_of_decoder (const struct fsdp_options *opts,
+                                train_group_t *group, train_decoder_t *d,
+                                struct fsdp **ret_fsdp, train_error_t *err)
+{
+    train_shard_param_t *params = NULL;
+    size_t *visits = NULL, n_params = 0, n_visits = 0;
+    train_status_t status = read_params (d, &params, &n_params, err);
+
+    if (status == TRAIN_OK)
+        status = list_visits (d, &visits, &n_visits, err);
+    if (status == TRAIN_OK)
+        status = create (opts, group, d, params, n_params, visits, n_visits,
+                         ret_fsdp, err);
+    free (params);
+    free (visits);
+    return status;
+}
+
+/* This rank's part of unit [unit], whose whole is [drawn]. */
+static void keep (struct fsdp *f, const train_decoder_t *d, size_t unit,
+                  const char *drawn)
+{
+    size_t first = decoder_unit (d, unit)->first;
+
+    for (size_t i = 0; i < train_decoder_n_params (d); i++) {
+        const train_param_t *p = train_decoder_param (d, i);
+        train_shard_range_t r = train_shard_range (f->plan, i, f->rank);
+
+        if (train_shard_param (f->plan, i)->unit != (int)unit)
+            continue;
+        memcpy ((char *)f->weights.t.data + r.at * f->esize,
+                drawn + (p->offset - first + r.begin) * f->esize,
+                r.count * f->esize);
+    }
+}
+
+train_status_t fsdp_init_decoder (struct fsdp *f, const train_decoder_t *d,
+                                  uint64_t seed, train_error_t *err)
+{
+    for (size_t u = 0; u < decoder_n_units (d); u++) {
+        char *drawn = malloc (decoder_unit (d, u)->count * f->esize);
+
+        if (!drawn)
+            return err_set (err, TRAIN_ENOMEM, "no memory to draw unit %zu", u);
+        decoder_init_unit (d, u, seed, drawn);
+        keep (f, d, u, drawn);
+        free (drawn);
+    }
+    return TRAIN_OK;
+}
+
+train_status_t fsdp_adamw (const struct fsdp *f, const train_decoder_t *d,
+                           const train_adamw_options_t *opts,
+                           train_adamw_t **ret_adamw, train_error_t *err)
+{
+    size_t n = train_decoder_n_params (d), k = 0;
+    train_param_t *params = calloc (n, sizeof (*params));
+    train_status_t status;
+
+    if (!params)
+        return err_set (err, TRAIN_ENOMEM, "no memory for %zu parameters", n);
+    for (size_t i = 0; i < n; i++) {
+        train_shard_range_t r = train_shard_range (f->plan, i, f->rank);
+
+        if (r.count == 0)
+            continue;
+        params[k] = *train_decoder_param (d, i);
+        params[k].offset = r.at;
+        params[k++].count = r.count;
+    }
+    status = train_adamw_create (opts, f->dtype, train_shard_size (f->plan),
+                                 params, k, ret_adamw, err);
+    free (params);
+    return status;
+}
