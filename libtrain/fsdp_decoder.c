@@ -7,6 +7,13 @@
 #include "err.h"
 #include "fsdp_impl.h"
 
+train_status_t train_decoder_create_bare (const train_decoder_config_t *config,
+                                          train_decoder_t **ret_decoder,
+                                          train_error_t *err)
+{
+    return decoder_create_bare (config, ret_decoder, err);
+}
+
 static void set_unit (void *arg, size_t unit, void *weights, void *grads)
 {
     decoder_set_unit (arg, unit, weights, grads);

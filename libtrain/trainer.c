@@ -39,51 +39,46 @@ static train_status_t check_options (const train_trainer_options_t *opts,
     return train_schedule_check (&o->schedule, err);
 }
 
-/* Which rows of the global batch are this rank's, and how many at a time. */
-static train_status_t share_rows (train_trainer_t *t, train_error_t *err)
+/* Which rows of the global batch are this rank's, and how many at a time. All
+ * ranks make as many passes as the one with the most rows. */
+static void share_rows (train_trainer_t *t)
 {
-    int size = train_group_size (t->group);
-    int batch = t->opts.batch, micro = t->opts.micro_batch;
+    int64_t size = train_group_size (t->group), batch = t->opts.batch;
+    int64_t rank = train_group_rank (t->group);
+    int most = (int)((batch + size - 1) / size), micro = t->opts.micro_batch;
 
-    if (batch % size && batch < size)
-        return err_set (err, TRAIN_EINVAL,
-                        "batch %d has less than a row for each of %d ranks; "
-                        "%d would work",
-                        batch, size, size);
-    if (batch % size)
-        return err_set (err, TRAIN_EINVAL,
-                        "batch %d is not divided by %d ranks; %d or %d would "
-                        "work",
-                        batch, size, batch / size * size,
-                        (batch / size + 1) * size);
-    t->rows = batch / size;
-    t->first = train_group_rank (t->group) * t->rows;
-    t->pass = micro == 0 || micro > t->rows ? t->rows : micro;
-    if (t->rows % t->pass == 0)
-        return TRAIN_OK;
-    while (t->rows % micro)
-        micro--;
-    return err_set (err, TRAIN_EINVAL,
-                    "micro_batch %d does not divide the %d rows of a rank "
-                    "(batch %d over %d); %d would work",
-                    t->pass, t->rows, batch, size, micro);
+    t->first = (int)(rank * batch / size);
+    t->rows = (int)((rank + 1) * batch / size) - t->first;
+    t->pass = micro == 0 || micro > most ? most : micro;
+    t->passes = (most + t->pass - 1) / t->pass;
 }
 
-static train_status_t make_adamw (train_trainer_t *t, train_error_t *err)
+static train_status_t make_engine (train_trainer_t *t, train_error_t *err)
 {
-    size_t n = train_decoder_n_params (t->decoder);
-    train_param_t *params = calloc (n ? n : 1, sizeof (*params));
-    train_status_t status;
+    const train_trainer_options_t *o = &t->opts;
+    bool sharded =
+        o->strategy == TRAIN_SHARD_GRAD_OP || o->strategy == TRAIN_FULL_SHARD;
+    struct fsdp_options f = {
+        .strategy = o->strategy,
+        .wrap = o->wrap,
+        .least = o->least,
+        .prefetch = o->prefetch,
+        .no_sync = o->no_sync && sharded,
+        .reduce = o->reduce_bf16 ? TRAIN_BF16
+                                 : train_decoder_config (t->decoder)->dtype,
+    };
 
-    if (!params)
-        return err_set (err, TRAIN_ENOMEM, "no memory for %zu parameters", n);
-    for (size_t i = 0; i < n; i++)
-        params[i] = *train_decoder_param (t->decoder, i);
-    status = train_adamw_create (
-        &t->opts.adamw, train_decoder_config (t->decoder)->dtype,
-        train_decoder_numel (t->decoder), params, n, &t->adamw, err);
-    free (params);
-    return status;
+    if (sharded && train_decoder_weights (t->decoder)->data)
+        return err_set (err, TRAIN_EINVAL,
+                        "a sharded model needs a decoder without arenas: "
+                        "train_decoder_create_bare");
+    if (!sharded && !train_decoder_weights (t->decoder)->data)
+        return err_set (err, TRAIN_EINVAL,
+                        "the decoder has no arenas, and strategy %d shards "
+                        "nothing",
+                        o->strategy);
+    TRY (fsdp_of_decoder (&f, t->group, t->decoder, &t->fsdp, err));
+    return fsdp_adamw (t->fsdp, t->decoder, &o->adamw, &t->adamw, err);
 }
 
 static int64_t hash_options (const train_trainer_options_t *o)
@@ -101,7 +96,13 @@ static int64_t hash_options (const train_trainer_options_t *o)
                   o->schedule.lr,
                   o->schedule.min_lr,
                   (double)o->schedule.warmup,
-                  (double)o->schedule.steps};
+                  (double)o->schedule.steps,
+                  o->strategy,
+                  o->wrap,
+                  (double)o->least,
+                  o->prefetch,
+                  o->no_sync,
+                  o->reduce_bf16};
 
     return (int64_t)XXH3_64bits (v, sizeof (v));
 }
@@ -173,16 +174,30 @@ static train_status_t compare_ranks (train_trainer_t *t, train_error_t *err)
     return status;
 }
 
+/* Initial weights pass through libm, which another node may have newer. */
+static train_status_t same_weights (train_trainer_t *t, train_error_t *err)
+{
+    if (fsdp_is_sharded (t->fsdp))
+        return TRAIN_OK;
+    return train_broadcast (t->group, fsdp_weights (t->fsdp), 0, err);
+}
+
+train_status_t train_trainer_init (train_trainer_t *t, uint64_t seed,
+                                   train_error_t *err)
+{
+    TRY (fsdp_init_decoder (t->fsdp, t->decoder, seed, err));
+    return same_weights (t, err);
+}
+
 static train_status_t set_up (train_trainer_t *t, train_error_t *err)
 {
     size_t n;
     train_status_t status = train_trace_open (NULL, train_group_rank (t->group),
                                               train_group_size (t->group), err);
 
+    share_rows (t);
     if (status == TRAIN_OK)
-        status = share_rows (t, err);
-    if (status == TRAIN_OK)
-        status = make_adamw (t, err);
+        status = make_engine (t, err);
     if (status == TRAIN_OK)
         status = compare_ranks (t, err);
     if (status != TRAIN_OK)
@@ -192,9 +207,7 @@ static train_status_t set_up (train_trainer_t *t, train_error_t *err)
     t->targets = calloc (n, sizeof (*t->targets));
     if (!t->tokens || !t->targets)
         return err_set (err, TRAIN_ENOMEM, "no memory for %zu tokens", n);
-    /* Initial weights pass through libm, which another node may have newer. */
-    return train_broadcast (t->group, train_decoder_weights (t->decoder), 0,
-                            err);
+    return same_weights (t, err);
 }
 
 train_status_t train_trainer_create (const train_trainer_options_t *opts,
@@ -233,59 +246,62 @@ void train_trainer_destroy (train_trainer_t *t)
     if (!t)
         return;
     train_adamw_destroy (t->adamw);
+    fsdp_destroy (t->fsdp);
+    free (t->saved_in);
     free (t->tokens);
     free (t->targets);
     free (t);
+}
+
+/* One pass; a rank whose rows are through takes part without any. */
+static train_status_t run_pass (train_trainer_t *t, int p, double *loss_sum,
+                                int64_t *counted, train_error_t *err)
+{
+    int seq = train_data_seq (t->data), row = p * t->pass;
+    int rows = t->rows - row < t->pass ? t->rows - row : t->pass;
+    double scale = 1.0 / ((double)t->opts.batch * seq), loss;
+    int64_t base = t->step * t->opts.batch + t->first + row, n;
+
+    fsdp_pass (t->fsdp, p + 1 == t->passes);
+    if (rows <= 0)
+        return fsdp_empty_pass (t->fsdp, err);
+    for (int i = 0; i < rows; i++)
+        train_data_get (t->data, base + i, t->tokens + (size_t)i * seq,
+                        t->targets + (size_t)i * seq);
+    TRY (train_decoder_step (t->decoder, t->tokens, t->targets, rows, seq,
+                             scale, &loss, &n, err));
+    *loss_sum += loss;
+    *counted += n;
+    return TRAIN_OK;
 }
 
 /* Gradients of this rank's rows, added up pass by pass. */
 static train_status_t run_passes (train_trainer_t *t, double *ret_loss_sum,
                                   int64_t *ret_n, train_error_t *err)
 {
-    int seq = train_data_seq (t->data);
-    double scale = 1.0 / ((double)t->opts.batch * seq), loss;
-    int64_t base = t->step * t->opts.batch + t->first, n;
-    DLTensor *grads = train_decoder_grads (t->decoder);
-
-    memset (grads->data, 0, train_tensor_bytes (grads));
     *ret_loss_sum = 0;
     *ret_n = 0;
-    for (int row = 0; row < t->rows; row += t->pass) {
-        train_status_t status;
-
-        for (int i = 0; i < t->pass; i++)
-            train_data_get (t->data, base + row + i,
-                            t->tokens + (size_t)i * seq,
-                            t->targets + (size_t)i * seq);
-        status = train_decoder_step (t->decoder, t->tokens, t->targets, t->pass,
-                                     seq, scale, &loss, &n, err);
-        if (status != TRAIN_OK)
-            return status;
-        *ret_loss_sum += loss;
-        *ret_n += n;
-    }
+    TRY (fsdp_begin (t->fsdp, err));
+    for (int p = 0; p < t->passes; p++)
+        TRY (run_pass (t, p, ret_loss_sum, ret_n, err));
     return TRAIN_OK;
 }
 
 /* What the ranks sum beside the gradients. */
-enum { LOSS, TOKENS, STOP, BAD, N_SUMS };
+enum { LOSS, TOKENS, STOP, SUMSQ, N_SUMS };
 
 static train_status_t combine (train_trainer_t *t, double sums[N_SUMS],
                                double *ret_norm, train_error_t *err)
 {
-    DLTensor *grads = train_decoder_grads (t->decoder);
     int64_t shape[1] = {N_SUMS};
     train_tensor_t view;
-    train_status_t status = train_all_reduce (t->group, grads, TRAIN_SUM, err);
 
-    if (status == TRAIN_OK)
-        status = train_norm (grads, ret_norm, err);
-    if (status == TRAIN_OK)
-        status = train_tensor_view (&view, sums, TRAIN_F64, 1, shape, err);
-    if (status != TRAIN_OK)
-        return status;
-    sums[BAD] = !isfinite (*ret_norm);
-    return train_all_reduce (t->group, &view.t, TRAIN_SUM, err);
+    TRY (fsdp_end (t->fsdp, err));
+    sums[SUMSQ] = fsdp_sumsq (t->fsdp);
+    TRY (train_tensor_view (&view, sums, TRAIN_F64, 1, shape, err));
+    TRY (train_all_reduce (t->group, &view.t, TRAIN_SUM, err));
+    *ret_norm = sqrt (sums[SUMSQ]);
+    return TRAIN_OK;
 }
 
 static train_status_t update (train_trainer_t *t, bool bad, double lr,
@@ -302,8 +318,8 @@ static train_status_t update (train_trainer_t *t, bool bad, double lr,
                         (long long)t->step + 1, (long long)t->skip_run, norm);
     }
     t->skip_run = 0;
-    return train_adamw_step (t->adamw, train_decoder_weights (t->decoder),
-                             train_decoder_grads (t->decoder), lr,
+    return train_adamw_step (t->adamw, fsdp_weights (t->fsdp),
+                             fsdp_grads (t->fsdp), lr,
                              train_clip_scale (norm, t->opts.clip), err);
 }
 
@@ -341,14 +357,14 @@ train_status_t train_trainer_step (train_trainer_t *t, bool stop,
     sums[STOP] = stop;
     if (status == TRAIN_OK)
         status = combine (t, sums, &norm, err);
-    bad = sums[BAD] > 0 || !isfinite (sums[LOSS]);
+    bad = !isfinite (norm) || !isfinite (sums[LOSS]);
     part = train_trace_begin ("step", "update");
     if (status == TRAIN_OK)
         status = update (t, bad, lr, norm, err);
     train_trace_end (&part, NULL, NULL, 0);
     end_step (t, &whole, status);
     if (status != TRAIN_OK)
-        return status;
+        return trainer_name_saved (t, status, err);
     t->step++;
     t->n_tokens += (int64_t)sums[TOKENS];
     if (ret_metrics)
@@ -369,6 +385,37 @@ train_status_t train_trainer_step (train_trainer_t *t, bool stop,
 int64_t train_trainer_steps (const train_trainer_t *t)
 {
     return t->step;
+}
+
+const train_shard_plan_t *train_trainer_plan (const train_trainer_t *t)
+{
+    return fsdp_plan (t->fsdp);
+}
+
+int train_trainer_place (const train_trainer_t *t)
+{
+    return fsdp_rank (t->fsdp);
+}
+
+DLTensor *train_trainer_weights (train_trainer_t *t)
+{
+    return fsdp_weights (t->fsdp);
+}
+
+DLTensor *train_trainer_m (train_trainer_t *t)
+{
+    return train_adamw_m (t->adamw);
+}
+
+DLTensor *train_trainer_v (train_trainer_t *t)
+{
+    return train_adamw_v (t->adamw);
+}
+
+train_status_t train_trainer_unused (train_trainer_t *t, char *text,
+                                     size_t size, train_error_t *err)
+{
+    return fsdp_unused (t->fsdp, text, size, err);
 }
 
 train_status_t trainer_agree (train_group_t *group, train_status_t status,

@@ -6,17 +6,23 @@
 
 #include <train/trainer.h>
 
+#include "fsdp.h"
+
 struct train_trainer {
     train_trainer_options_t opts;
     train_group_t *group;     /* borrowed */
     const train_data_t *data; /* borrowed */
     train_decoder_t *decoder; /* borrowed */
-    train_adamw_t *adamw;
+    struct fsdp *fsdp;
+    train_adamw_t *adamw;      /* over this rank's shard */
     int rows;                  /* of this rank in a step */
-    int pass;                  /* rows of one pass */
+    int pass;                  /* most rows of one pass */
+    int passes;                /* of a step, on every rank */
     int first;                 /* this rank's first row in the global batch */
     int32_t *tokens, *targets; /* (pass, seq) */
     int64_t step, n_tokens, n_skips, skip_run;
+    char *saved_in; /* the newest checkpoint: where, and of which step */
+    int64_t saved_step;
 };
 
 /* trainer_agree - all-reduce [status] by MAX, so that ranks go on or stop
@@ -24,5 +30,34 @@ struct train_trainer {
  * "another rank failed: NAME". [err] of the rank that failed is kept. */
 train_status_t trainer_agree (train_group_t *group, train_status_t status,
                               train_error_t *err);
+
+/* trainer_note_saved - step t->step is safe in [where]. */
+void trainer_note_saved (train_trainer_t *trainer, const char *where);
+/* trainer_name_saved - with a rank goes its part of a sharded model: add to
+ * TRAIN_EPEER and TRAIN_ETIMEDOUT from where to go on. Returns [status]. */
+train_status_t trainer_name_saved (const train_trainer_t *trainer,
+                                   train_status_t status, train_error_t *err);
+
+/* A model and an optimizer that rank 0 has whole. Elsewhere both are NULL. */
+struct trainer_whole {
+    train_decoder_t *decoder;
+    train_adamw_t *adamw;
+    bool borrowed; /* they are the trainer's: nothing is sharded */
+};
+
+/* trainer_whole_open - make them, zero. Collective; all get the same status.
+ * trainer_whole_fill - the shards to them; trainer_whole_spread the other way,
+ *   also where nothing is sharded. Collective.
+ * trainer_whole_close - local. */
+train_status_t trainer_whole_open (train_trainer_t *trainer,
+                                   struct trainer_whole *ret,
+                                   train_error_t *err);
+train_status_t trainer_whole_fill (train_trainer_t *trainer,
+                                   struct trainer_whole *whole,
+                                   train_error_t *err);
+train_status_t trainer_whole_spread (train_trainer_t *trainer,
+                                     struct trainer_whole *whole,
+                                     train_error_t *err);
+void trainer_whole_close (struct trainer_whole *whole);
 
 #endif

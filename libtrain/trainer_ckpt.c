@@ -13,6 +13,38 @@
 
 #include "err.h"
 
+void trainer_note_saved (train_trainer_t *t, const char *where)
+{
+    char *copy = strdup (where);
+
+    if (!copy) /* a message says less then */
+        return;
+    free (t->saved_in);
+    t->saved_in = copy;
+    t->saved_step = t->step;
+}
+
+train_status_t trainer_name_saved (const train_trainer_t *t,
+                                   train_status_t status, train_error_t *err)
+{
+    char text[sizeof (err->text)];
+
+    if (!err || !fsdp_is_sharded (t->fsdp)
+        || (status != TRAIN_EPEER && status != TRAIN_ETIMEDOUT))
+        return status;
+    memcpy (text, err->text, sizeof (text));
+    text[sizeof (text) - 1] = '\0';
+    if (t->saved_in)
+        return err_set (err, status,
+                        "%s; its part of the model is lost, the newest "
+                        "checkpoint is step %lld in %s",
+                        text, (long long)t->saved_step, t->saved_in);
+    return err_set (err, status,
+                    "%s; its part of the model is lost and there is no "
+                    "checkpoint",
+                    text);
+}
+
 static train_ckpt_state_t state_of (const train_trainer_t *t)
 {
     return (train_ckpt_state_t){
@@ -35,11 +67,20 @@ train_status_t train_trainer_save (train_trainer_t *t, const char *dir,
                                    int keep, train_error_t *err)
 {
     train_ckpt_state_t state = state_of (t);
-    train_status_t status = TRAIN_OK;
+    struct trainer_whole whole;
+    train_status_t status = trainer_whole_open (t, &whole, err);
 
-    if (train_group_rank (t->group) == 0)
-        status = train_ckpt_save (dir, &state, t->decoder, t->adamw, keep, err);
-    return trainer_agree (t->group, status, err);
+    if (status == TRAIN_OK)
+        status = trainer_whole_fill (t, &whole, err);
+    if (status == TRAIN_OK && train_group_rank (t->group) == 0)
+        status = train_ckpt_save (dir, &state, whole.decoder, whole.adamw, keep,
+                                  err);
+    trainer_whole_close (&whole);
+    status = trainer_agree (t->group, status, err);
+    if (status != TRAIN_OK)
+        return trainer_name_saved (t, status, err);
+    trainer_note_saved (t, dir);
+    return TRAIN_OK;
 }
 
 /* Does the run go on with the samples that the checkpoint stopped at? */
@@ -79,6 +120,7 @@ static train_status_t same_run (const train_trainer_t *t,
 }
 
 static train_status_t read_on_first (train_trainer_t *t, const char *path,
+                                     const struct trainer_whole *whole,
                                      train_ckpt_state_t *state,
                                      train_error_t *err)
 {
@@ -86,28 +128,24 @@ static train_status_t read_on_first (train_trainer_t *t, const char *path,
     train_status_t status = train_ckpt_find (path, &found, err);
 
     if (status == TRAIN_OK)
-        status = train_ckpt_load (found, t->decoder, t->adamw, state, err);
+        status =
+            train_ckpt_load (found, whole->decoder, whole->adamw, state, err);
     if (status == TRAIN_OK && (status = same_run (t, state, err)) != TRAIN_OK)
         err_prefix (err, status, "checkpoint %s", found);
     free (found);
     return status;
 }
 
-static train_status_t spread (train_trainer_t *t, train_ckpt_state_t *s,
-                              train_error_t *err)
+static train_status_t spread (train_trainer_t *t, struct trainer_whole *whole,
+                              train_ckpt_state_t *s, train_error_t *err)
 {
     int64_t v[5] = {s->step, s->updates, s->skipped, s->skip_run, s->tokens};
     int64_t shape[1] = {5};
     train_tensor_t view;
-    DLTensor *all[4] = {&view.t, train_decoder_weights (t->decoder),
-                        train_adamw_m (t->adamw), train_adamw_v (t->adamw)};
-    train_status_t status =
-        train_tensor_view (&view, v, TRAIN_I64, 1, shape, err);
 
-    for (int i = 0; i < 4 && status == TRAIN_OK; i++)
-        status = train_broadcast (t->group, all[i], 0, err);
-    if (status != TRAIN_OK)
-        return status;
+    TRY (train_tensor_view (&view, v, TRAIN_I64, 1, shape, err));
+    TRY (train_broadcast (t->group, &view.t, 0, err));
+    TRY (trainer_whole_spread (t, whole, err));
     t->step = v[0];
     train_adamw_set_updates (t->adamw, v[1]);
     t->n_skips = v[2];
@@ -120,11 +158,18 @@ train_status_t train_trainer_load (train_trainer_t *t, const char *path,
                                    train_error_t *err)
 {
     train_ckpt_state_t state = {0};
-    train_status_t status = TRAIN_OK;
+    struct trainer_whole whole;
+    train_status_t status = trainer_whole_open (t, &whole, err);
 
-    if (train_group_rank (t->group) == 0)
-        status = read_on_first (t, path, &state, err);
-    if ((status = trainer_agree (t->group, status, err)) != TRAIN_OK)
-        return status;
-    return spread (t, &state, err);
+    if (status == TRAIN_OK) {
+        if (train_group_rank (t->group) == 0)
+            status = read_on_first (t, path, &whole, &state, err);
+        status = trainer_agree (t->group, status, err);
+    }
+    if (status == TRAIN_OK)
+        status = spread (t, &whole, &state, err);
+    trainer_whole_close (&whole);
+    if (status == TRAIN_OK)
+        trainer_note_saved (t, path);
+    return status;
 }

@@ -96,13 +96,28 @@ static train_status_t open_model (struct run *r, train_error_t *err)
 {
     train_decoder_config_t config = settings_decoder (r->set);
     train_trainer_options_t options = settings_trainer (r->set);
-    train_status_t status = train_decoder_create (&config, &r->decoder, err);
+    bool bare = options.strategy == TRAIN_SHARD_GRAD_OP
+                || options.strategy == TRAIN_FULL_SHARD;
 
-    if (status != TRAIN_OK)
-        return status;
-    train_decoder_init (r->decoder, (uint64_t)r->set->seed);
-    return train_trainer_create (&options, r->group, r->data, r->decoder,
-                                 &r->trainer, err);
+    TRY (bare ? train_decoder_create_bare (&config, &r->decoder, err)
+              : train_decoder_create (&config, &r->decoder, err));
+    TRY (train_trainer_create (&options, r->group, r->data, r->decoder,
+                               &r->trainer, err));
+    return train_trainer_init (r->trainer, (uint64_t)r->set->seed, err);
+}
+
+/* How the model lies on the ranks, behind its sizes. */
+static void say_shard (const struct run *r)
+{
+    const train_shard_plan_t *plan = train_trainer_plan (r->trainer);
+
+    if (r->set->strategy >= TRAIN_SHARD_GRAD_OP)
+        printf ("shard: %s, %zu units, %zu parameters a rank\n",
+                r->set->strategy == TRAIN_FULL_SHARD ? "full" : "grad_op",
+                train_shard_n_units (plan), train_shard_size (plan));
+    else if (r->set->strategy == TRAIN_DDP)
+        printf ("shard: ddp, gradients in %zu buckets\n",
+                train_shard_n_units (plan));
 }
 
 static void say_start (const struct run *r)
@@ -118,6 +133,7 @@ static void say_start (const struct run *r)
             c->dtype == TRAIN_F64 ? "fp64" : "fp32");
     printf ("model: %zu parameters, %d layers of %d, %d heads\n",
             train_decoder_numel (r->decoder), c->layers, c->dim, c->heads);
+    say_shard (r);
     printf ("data: %zu files, %" PRId64 " bytes, %" PRId64
             " samples of %d tokens\n",
             train_data_n_files (r->data), train_data_bytes (r->data),
@@ -297,6 +313,17 @@ static train_status_t stopped (struct run *r, bool *ret_stopped,
     return TRAIN_OK;
 }
 
+/* Of the first step: a parameter without a gradient is seldom meant so. */
+static train_status_t say_unused (struct run *r, train_error_t *err)
+{
+    char text[400];
+
+    TRY (train_trainer_unused (r->trainer, text, sizeof (text), err));
+    if (r->first && *text)
+        printf ("unused: no gradient for %s\n", text);
+    return TRAIN_OK;
+}
+
 static train_status_t take_steps (struct run *r,
                                   const volatile sig_atomic_t *stop,
                                   bool *ret_stopped, train_error_t *err)
@@ -310,6 +337,8 @@ static train_status_t take_steps (struct run *r,
 
         if (status == TRAIN_OK)
             status = report (r, &m, err);
+        if (status == TRAIN_OK && m.step == 1)
+            status = say_unused (r, err);
         if (status != TRAIN_OK)
             return status;
         if (m.stop && m.step < r->set->steps)

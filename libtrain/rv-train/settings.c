@@ -44,7 +44,7 @@ static const struct conf_key keys[] = {
     {"optim", "weight_decay", CONF_DOUBLE, AT (weight_decay), 0, 1e3, NULL},
     {"optim", "clip", CONF_DOUBLE, AT (clip), 0, 1e9, NULL},
     {"shard", "strategy", CONF_CHOICE, AT (strategy), 0, 0,
-     "no_shard,shard_grad_op,full_shard"},
+     "no_shard,ddp,grad_op,full"},
     {"shard", "wrap", CONF_STRING, AT (wrap), 0, 0, NULL},
     {"shard", "prefetch", CONF_INT, AT (prefetch), 0, 1024, NULL},
     {"shard", "offload", CONF_BOOL, AT (offload), 0, 0, NULL},
@@ -104,6 +104,7 @@ static int set_defaults (struct settings *c, struct rv_error *err)
     c->weight_decay = 0.1;
     c->clip = 1;
     c->schedule = TRAIN_SCHEDULE_COSINE;
+    c->prefetch = -1;
     c->reduce = c->buffer = -1; /* as param */
     c->ckpt_keep = 2;
     c->log_every = 10;
@@ -127,6 +128,18 @@ static void unset_empty (struct settings *c)
         }
 }
 
+/* "layer" is 0, a number of elements itself, anything else -1. */
+static int64_t read_wrap (const char *wrap)
+{
+    char *end;
+    long long n;
+
+    if (!wrap || strcmp (wrap, "layer") == 0)
+        return 0;
+    n = strtoll (wrap, &end, 10);
+    return *end || n < 1 || n > 1000000000000 ? -1 : n;
+}
+
 /* What follows from other settings where nothing was said. */
 static void derive (struct settings *c)
 {
@@ -134,6 +147,7 @@ static void derive (struct settings *c)
         c->kv_heads = c->heads;
     if (c->ffn == 0) /* 8/3 dim, up to the next multiple of 32 */
         c->ffn = (c->dim * 8 / 3 + 31) / 32 * 32;
+    c->least = read_wrap (c->wrap);
     if (c->reduce < 0)
         c->reduce = c->param;
     if (c->buffer < 0)
@@ -184,23 +198,38 @@ static int check_served (const struct settings *c, struct rv_error *err)
          "reading a model from a folder is not served yet; give its sizes"},
         {strcmp (c->tokenizer, "bytes") != 0, "data", "tokenizer",
          "only bytes is served yet"},
-        {c->strategy != STRATEGY_NO_SHARD, "shard", "strategy",
-         "only no_shard (every rank has the whole model) is served yet"},
-        {c->wrap, "shard", "wrap", "needs sharding, which is not served yet"},
-        {c->prefetch != 0, "shard", "prefetch",
-         "needs sharding, which is not served yet; use 0"},
         {c->offload, "shard", "offload",
-         "needs sharding, which is not served yet; use off"},
+         "needs a GPU, which is not served yet; use off"},
         {c->param != FP32 && c->param != FP64, "precision", "param",
          "only fp32 and fp64 are served yet"},
-        {c->reduce != c->param, "precision", "reduce",
-         "only the same as param is served yet"},
+        {c->reduce != c->param && !(c->param == FP32 && c->reduce == BF16),
+         "precision", "reduce",
+         "only the same as param, or bf16 with fp32, is served yet"},
         {c->buffer != c->param, "precision", "buffer",
          "only the same as param is served yet"},
         {c->scaler, "precision", "scaler",
          "needs fp16, which is not served yet; use off"},
         {c->stochastic_rounding, "precision", "stochastic_rounding",
          "needs bf16, which is not served yet; use off"},
+    };
+
+    return apply (c, rule, sizeof (rule) / sizeof (*rule), err);
+}
+
+static int check_shard (const struct settings *c, struct rv_error *err)
+{
+    bool sharded =
+        c->strategy == TRAIN_SHARD_GRAD_OP || c->strategy == TRAIN_FULL_SHARD;
+    const struct rule rule[] = {
+        {c->least < 0, "shard", "wrap",
+         "is neither layer nor a number of elements from 1 to 1e12"},
+        {c->wrap && c->strategy == TRAIN_NO_SHARD, "shard", "wrap",
+         "is of no use with strategy = no_shard; remove it, or use ddp, "
+         "grad_op or full"},
+        {c->prefetch >= 0 && !sharded, "shard", "prefetch",
+         "is of use with strategy = grad_op or full alone; remove it"},
+        {c->reduce != c->param && !sharded, "precision", "reduce",
+         "another than param needs [shard] strategy = grad_op or full"},
     };
 
     return apply (c, rule, sizeof (rule) / sizeof (*rule), err);
@@ -252,6 +281,8 @@ int settings_read (struct settings *c, const char *file, char *const *overrides,
         return rc;
     derive (c);
     if ((rc = check_served (c, err)) == RV_OK)
+        rc = check_shard (c, err);
+    if (rc == RV_OK)
         rc = check_sizes (c, err);
     return rc;
 }
@@ -369,5 +400,10 @@ train_trainer_options_t settings_trainer (const struct settings *c)
                      .min_lr = c->min_lr,
                      .warmup = c->warmup,
                      .steps = c->steps},
+        .strategy = (train_strategy_t)c->strategy,
+        .wrap = c->least > 0 ? TRAIN_WRAP_SIZE : TRAIN_WRAP_UNIT,
+        .least = (size_t)c->least,
+        .prefetch = c->prefetch < 0 ? 1 : (int)c->prefetch,
+        .reduce_bf16 = c->reduce == BF16,
     };
 }

@@ -37,9 +37,10 @@ struct settings {
     int64_t warmup;
     int schedule; /* train_schedule_kind_t */
 
-    int strategy; /* enum strategy */
-    char *wrap;
-    int64_t prefetch;
+    int strategy;     /* train_strategy_t */
+    char *wrap;       /* "layer", or elements of a flat unit */
+    int64_t least;    /* of wrap: elements; 0 = by layer */
+    int64_t prefetch; /* -1 = not set, and then 1 where it is of use */
     bool offload;
 
     int param, reduce, buffer; /* enum precision */
@@ -56,11 +57,6 @@ struct settings {
 
 enum task { TASK_PRETRAIN, TASK_SFT, TASK_GRPO };
 enum device { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
-enum strategy {
-    STRATEGY_NO_SHARD,
-    STRATEGY_SHARD_GRAD_OP,
-    STRATEGY_FULL_SHARD
-};
 enum precision { FP32, FP64, BF16, FP16 };
 
 /* settings_read - defaults, then [file], then each override in turn, then

@@ -80,6 +80,14 @@ train_status_t train_decoder_create (const train_decoder_config_t *config,
                                      train_error_t *err);
 void train_decoder_destroy (train_decoder_t *decoder); /* NULL is fine */
 
+/* train_decoder_create_bare - the same without parameters and gradients: names,
+ * shapes and offsets alone, for a trainer that shards (train/trainer.h), which
+ * gives each unit its place while a pass needs it. Passes of its own, weights
+ * as a whole, train_decoder_init, train_hf_load and checkpoints it has not. */
+train_status_t train_decoder_create_bare (const train_decoder_config_t *config,
+                                          train_decoder_t **ret_decoder,
+                                          train_error_t *err);
+
 /* train_decoder_init - draw the weights: N(0, 0.02), output projections of
  * each block scaled by 1/sqrt(2 layers), norms 1, biases 0. Counter-based: the same for
  * any world size and dtype (f32 is the rounded f64). */

@@ -3,10 +3,12 @@
  *
  * A trainer joins a group, data, a decoder, AdamW and a schedule. Step s takes
  * the [batch] samples at positions s*batch .. s*batch+batch-1 of the data;
- * rank r of W takes the r-th of W equal runs of them, in passes of micro_batch
- * rows. The loss is the mean over all tokens of the global batch, gradients
- * are summed over the group, and every rank makes the same update: so losses
- * do not depend on how a batch is shared, but for rounding.
+ * rank r of W takes those from r*batch/W to (r+1)*batch/W - 1, in passes of
+ * micro_batch rows; nothing has to divide, and a rank may have none. The loss
+ * is the mean over all tokens of the global batch and gradients are summed over
+ * the group: so losses do not depend on how a batch is shared, but for
+ * rounding. A strategy (train/shard.h) says what of weights, gradients and
+ * moments each rank has; each updates what it has.
  *
  * A step whose gradient norm (or loss) is not finite on any rank updates
  * nothing on every rank, is counted, and its batch is not taken again;
@@ -26,6 +28,7 @@
 #include <train/group.h>
 #include <train/optim.h>
 #include <train/schedule.h>
+#include <train/shard.h>
 #include <train/status.h>
 
 #ifdef __cplusplus
@@ -36,14 +39,20 @@ typedef struct train_trainer train_trainer_t;
 
 typedef struct train_trainer_options {
     size_t size;     /* sizeof (train_trainer_options_t) */
-    int batch;       /* rows of all ranks together; the group's size divides
-                        it */
-    int micro_batch; /* rows of one pass; divides a rank's rows, or is larger
-                        than they are; 0 = all of them */
+    int batch;       /* rows of all ranks together */
+    int micro_batch; /* most rows of one pass; 0 = all of a rank's */
     double clip;     /* largest gradient norm; 0 = any */
     int max_skips;   /* steps without update in a row; 0 = 10 */
     train_adamw_options_t adamw;
     train_schedule_t schedule;
+    train_strategy_t strategy;
+    train_wrap_t wrap; /* flat units: of DDP what is summed at a time */
+    size_t least;      /* of TRAIN_WRAP_SIZE, elements */
+    int prefetch;      /* sharded: units gathered ahead; 1 is usual */
+    bool no_sync;      /* sharded: whole gradients of a step's passes stay on
+                          each rank and are reduced once, in the last pass */
+    bool reduce_bf16;  /* sharded, F32: gradients travel as BF16; sums are F32
+                          and rounded once a unit and pass */
 } train_trainer_options_t;
 
 /* What a step was. */
@@ -60,8 +69,10 @@ typedef struct train_metrics {
 } train_metrics_t;
 
 /* train_trainer_create - check that all ranks are set alike and give them rank
- * 0's weights.
- *   group, data, decoder   borrowed as long as the trainer lives
+ * 0's weights; sharded ones are zero until train_trainer_init or _load.
+ *   group, data, decoder   borrowed as long as the trainer lives. Of
+ *             TRAIN_SHARD_GRAD_OP and TRAIN_FULL_SHARD a decoder of
+ *             train_decoder_create_bare, of the others one with weights
  * TRAIN_EINVAL names the option that is wrong and what would work;
  * TRAIN_EMISMATCH when ranks differ in options, model or data. */
 train_status_t train_trainer_create (const train_trainer_options_t *opts,
@@ -72,10 +83,32 @@ train_status_t train_trainer_create (const train_trainer_options_t *opts,
                                      train_error_t *err);
 void train_trainer_destroy (train_trainer_t *trainer); /* local; NULL is fine */
 
+/* train_trainer_init - draw the weights as train_decoder_init does: sharded,
+ * each rank its own part, and no rank ever has more than a unit of them. */
+train_status_t train_trainer_init (train_trainer_t *trainer, uint64_t seed,
+                                   train_error_t *err);
+
+/* train_trainer_plan - who has which elements. It lives with the trainer, as
+ * do the tensors below: this rank's shard of plan's rank train_trainer_place.
+ * Without sharding it is a plan of one rank, and place is 0. Local. */
+const train_shard_plan_t *train_trainer_plan (const train_trainer_t *trainer);
+int train_trainer_place (const train_trainer_t *trainer);
+DLTensor *train_trainer_weights (train_trainer_t *trainer);
+DLTensor *train_trainer_m (train_trainer_t *trainer);
+DLTensor *train_trainer_v (train_trainer_t *trainer);
+
+/* train_trainer_unused - names of the parameters whose gradient of the last
+ * step was zero in every element on every rank, "a, b"; "" for none.
+ *   text   (size) written, cut if need be */
+train_status_t train_trainer_unused (train_trainer_t *trainer, char *text,
+                                     size_t size, train_error_t *err);
+
 /* train_trainer_step - one step.
  *   stop          this rank wants to stop after it (see metrics.stop)
  *   ret_metrics   written on success; NULL = not wanted. On TRAIN_ENONFINITE
- *                 the text has the step and the counts. */
+ *                 the text has the step and the counts.
+ * TRAIN_EPEER, TRAIN_ETIMEDOUT: as of train/group.h; where it is sharded a part
+ * of the model is gone, and the text names the newest checkpoint. */
 train_status_t train_trainer_step (train_trainer_t *trainer, bool stop,
                                    train_metrics_t *ret_metrics,
                                    train_error_t *err);
@@ -83,7 +116,8 @@ train_status_t train_trainer_step (train_trainer_t *trainer, bool stop,
 int64_t train_trainer_steps (const train_trainer_t *trainer); /* local */
 
 /* train_trainer_save - rank 0 writes a checkpoint into folder [dir] as
- * train_ckpt_save does, the others wait. All ranks get rank 0's status.
+ * train_ckpt_save does, the others wait. All ranks get rank 0's status. Of a
+ * sharded model rank 0 has the whole while it does, in host memory.
  *   keep   checkpoints that stay, >= 1 */
 train_status_t train_trainer_save (train_trainer_t *trainer, const char *dir,
                                    int keep, train_error_t *err);

@@ -61,8 +61,6 @@ ok "they go on" ranks "0 0 0 0" 4 2 "$i" run.steps=$((step + 2)) "checkpoint.dir
 ok "from there" grep -q "^resumed at step $step from" "$tmp/out.0"
 
 # What one rank alone cannot do, the others learn.
-ok "a batch that the ranks do not divide" ranks "2 2 2" 3 1 "$i"
-ok "says what would work" grep -q 'batch 8 is not divided by 3 ranks; 6 or 9 would work' "$tmp/out.0"
 mixed ()
 {
     rm -f "$tmp"/out.*

@@ -65,14 +65,16 @@ checkpoint|every = 5|s.ini:17: \[checkpoint\] every: needs \[checkpoint\] dir
 checkpoint|resume =|s.ini:17: \[checkpoint\] resume: is not auto, off or a path
 precision|param = fp8|s.ini:17: param: 'fp8' is not one of fp32,fp64
 precision|param = bf16|s.ini:17: \[precision\] param: only fp32 and fp64 are served yet
-precision|reduce = bf16|s.ini:17: \[precision\] reduce: only the same as param
+precision|reduce = fp16|s.ini:17: \[precision\] reduce: only the same as param, or bf16
+precision|reduce = bf16|s.ini:17: \[precision\] reduce: another than param needs \[shard\] strategy = grad_op or full
 precision|scaler = on|s.ini:17: \[precision\] scaler: needs fp16
 precision|scaler = yes|s.ini:17: scaler: 'yes' is not on or off
 precision|stochastic_rounding = on|s.ini:17: \[precision\] stochastic_rounding: needs bf16
-shard|strategy = full_shard|s.ini:17: \[shard\] strategy: only no_shard
-shard|offload = on|s.ini:17: \[shard\] offload: needs sharding
-shard|prefetch = 2|s.ini:17: \[shard\] prefetch: needs sharding
-shard|wrap = layer|s.ini:17: \[shard\] wrap: needs sharding
+shard|strategy = half|s.ini:17: strategy: 'half' is not one of no_shard,ddp
+shard|offload = on|s.ini:17: \[shard\] offload: needs a GPU
+shard|prefetch = 2|s.ini:17: \[shard\] prefetch: is of use with strategy = grad_op or full
+shard|wrap = layer|s.ini:17: \[shard\] wrap: is of no use with strategy = no_shard
+shard|wrap = 5k|s.ini:17: \[shard\] wrap: is neither layer nor a number
 generate|top_k = 5|s.ini:17: \[generate\] top_k belongs to task sft or grpo
 grpo|group = 8|s.ini:17: \[grpo\] group belongs
 reward length|weight = 1|s.ini:17: \[reward\] weight belongs
@@ -96,7 +98,6 @@ model.rope_theta=x|'x' is not a number
 data.files=|data.files=: is not set; name text files
 data.tokenizer=gpt2|data.tokenizer=gpt2: only bytes is served yet
 data.seq=20000|\[data\] files: 11[0-9]* bytes of text in 1 file
-data.micro_batch=3|micro_batch 3 does not divide the 8 rows of a rank .*2 would work
 optim.lr=0|optim.lr=0: is not above 0
 optim.lr=nan|'nan' is not a number
 optim.min_lr=1|optim.min_lr=1: is above lr

@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -383,12 +384,92 @@ static void test_float (void **state)
         }
 }
 
+/* A rank ends while others are in the backward; those name it soon. */
+static train_status_t end_here (void *arg, size_t unit, bool backward,
+                                train_error_t *err)
+{
+    if (backward && unit == 2)
+        raise (SIGKILL);
+    return fsdp_before (arg, unit, backward, err);
+}
+
+static train_status_t after (void *arg, size_t unit, bool backward,
+                             train_error_t *err)
+{
+    return fsdp_after (arg, unit, backward, err);
+}
+
+static void dying (struct job *job, int rank, train_group_t *group)
+{
+    struct seen *seen = &job->shared->seen[rank];
+    struct rank r = {.group = group};
+    double got[2];
+
+    seen->status = open_rank (&r, &seen->err);
+    if (rank == 1) {
+        struct decoder_hooks hooks = {end_here, after, r.fsdp};
+
+        decoder_set_hooks (r.decoder, &hooks);
+    }
+    if (seen->status == TRAIN_OK) {
+        int64_t start_ms = now_ms ();
+
+        seen->status = step (&r, 0, got, &seen->err);
+        seen->ms = now_ms () - start_ms;
+    }
+    close_rank (&r);
+}
+
+static void test_rank_dies (void **state)
+{
+    (void)state;
+    prepare (TRAIN_F64, true, 1, 1e-12);
+    run.micro = 1;
+    run.uneven = false;
+    for (int s = TRAIN_DDP; s <= TRAIN_FULL_SHARD; s++) {
+        struct job job = {.layout = "aab", .body = dying, .timeout_ms = 30000};
+
+        run.opts = opts_of ((train_strategy_t)s, 0, 1, false);
+        run_job (&job);
+        want (&job, "1", TRAIN_EPEER, "rank 1 ended");
+        assert_int_equal (job.ends[1], SIGKILL);
+        assert_true (job.shared->seen[0].ms < 10000);
+        free_job (&job);
+    }
+}
+
+/* A visit that the model has not is refused, and so is a step within one. */
+static void test_out_of_turn (void **state)
+{
+    train_group_t *group = NULL;
+    struct rank r = {0};
+
+    (void)state;
+    unsetenv ("RANK");
+    setenv ("RV_BOOT", "single", 1);
+    assert_int_equal (train_group_create (NULL, &group, NULL), TRAIN_OK);
+    run.opts = opts_of (TRAIN_FULL_SHARD, 0, 1, false);
+    r.group = group;
+    assert_int_equal (open_rank (&r, NULL), TRAIN_OK);
+    assert_int_equal (fsdp_before (r.fsdp, 0, true, NULL), TRAIN_ESTATE);
+    assert_int_equal (fsdp_before (r.fsdp, 1, false, NULL), TRAIN_ESTATE);
+    assert_int_equal (fsdp_after (r.fsdp, 0, false, NULL), TRAIN_ESTATE);
+    assert_int_equal (fsdp_before (r.fsdp, 0, false, NULL), TRAIN_OK);
+    assert_int_equal (fsdp_before (r.fsdp, 1, false, NULL), TRAIN_ESTATE);
+    assert_int_equal (fsdp_begin (r.fsdp, NULL), TRAIN_ESTATE);
+    assert_int_equal (fsdp_end (r.fsdp, NULL), TRAIN_ESTATE);
+    close_rank (&r);
+    train_group_destroy (group);
+}
+
 int main (void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test (test_double),
         cmocka_unit_test (test_combinations),
         cmocka_unit_test (test_float),
+        cmocka_unit_test (test_rank_dies),
+        cmocka_unit_test (test_out_of_turn),
     };
 
     return cmocka_run_group_tests (tests, NULL, NULL);

@@ -154,7 +154,8 @@ static void test_bad_arguments (void **state)
     REFUSE (size, 1, "size");
     REFUSE (batch, 0, "batch 0");
     REFUSE (micro_batch, -1, "micro_batch -1");
-    REFUSE (micro_batch, 3, "2 would work");
+    REFUSE (strategy, TRAIN_FULL_SHARD, "without arenas");
+    REFUSE (strategy, (train_strategy_t)9, "no strategy 9");
     REFUSE (clip, -1.0, "clip");
     REFUSE (clip, (double)NAN, "clip");
     REFUSE (max_skips, -1, "max_skips");
