@@ -94,6 +94,49 @@ void kern_attention_bwd_f16_host (uint16_t *dqkv, const uint16_t *dy,
 /* kern_attention_half_scratch - floats of scratch for sequences of T. */
 size_t kern_attention_half_scratch (size_t T, size_t H, size_t G, size_t D);
 
+/* attention on a GPU - the same, for D even and at most 256.
+ *   lse       (B,H,T) f32 whatever the type
+ *   scratch   attention_bwd: kern_attention_cuda_scratch bytes, aligned to 16,
+ *             garbage before and after; attention_fwd wants none, NULL will do
+ * The sum over keys runs online in f32; bf16 and f16 go through the tensor cores,
+ * probabilities and their gradients are rounded to the type before the second
+ * product. Each block of keys sums its dk and dv over the queries and heads that
+ * read it, each block of queries its dq: the order hangs on the shape alone, so
+ * the bits are the same every time.
+ * Sources: Dao 2023, arXiv:2307.08691; online sum: Milakov and Gimelshein 2018,
+ * arXiv:1805.02867. attention.h has the entry that takes cuDNN where it serves. */
+void kern_attention_fwd_f32_cuda (float *y, float *lse, const float *qkv,
+                                  void *scratch, size_t B, size_t T, size_t H,
+                                  size_t G, size_t D, double scale,
+                                  void *stream);
+void kern_attention_bwd_f32_cuda (float *dqkv, const float *dy, const float *y,
+                                  const float *lse, const float *qkv,
+                                  void *scratch, size_t B, size_t T, size_t H,
+                                  size_t G, size_t D, double scale,
+                                  void *stream);
+void kern_attention_fwd_bf16_cuda (uint16_t *y, float *lse, const uint16_t *qkv,
+                                   void *scratch, size_t B, size_t T, size_t H,
+                                   size_t G, size_t D, double scale,
+                                   void *stream);
+void kern_attention_bwd_bf16_cuda (uint16_t *dqkv, const uint16_t *dy,
+                                   const uint16_t *y, const float *lse,
+                                   const uint16_t *qkv, void *scratch, size_t B,
+                                   size_t T, size_t H, size_t G, size_t D,
+                                   double scale, void *stream);
+void kern_attention_fwd_f16_cuda (uint16_t *y, float *lse, const uint16_t *qkv,
+                                  void *scratch, size_t B, size_t T, size_t H,
+                                  size_t G, size_t D, double scale,
+                                  void *stream);
+void kern_attention_bwd_f16_cuda (uint16_t *dqkv, const uint16_t *dy,
+                                  const uint16_t *y, const float *lse,
+                                  const uint16_t *qkv, void *scratch, size_t B,
+                                  size_t T, size_t H, size_t G, size_t D,
+                                  double scale, void *stream);
+
+/* kern_attention_cuda_scratch - bytes of scratch of attention_bwd on a GPU. */
+size_t kern_attention_cuda_scratch (size_t B, size_t T, size_t H, size_t G,
+                                    size_t D);
+
 /* matmul_fwd - y = x w^T.
  *   y   (N,out) written
  *   x   (N,in)

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * attention_half_bwd.cu - causal attention in bf16 and f16 on the tensor cores:
+ * backward
+ *
+ * Twice over the logits, once with a block of keys held (dk, dv: all queries and
+ * heads that read them in rising order), once with a block of queries held (dq):
+ * seven products in place of five, and no two blocks add to one sum. */
+#include "kernels/kernels.h"
+
+#include "kernels/attention_half.cuh"
+
+/* delta (B,H,T) = the sum of dy y over D: a warp a row. */
+template <class E>
+static __global__ void __launch_bounds__ (THREADS)
+    delta (struct half_args a, size_t rows)
+{
+    size_t r = (size_t)blockIdx.x * WARPS + threadIdx.x / 32;
+    const uint32_t *dy = (const uint32_t *)(a.dy + r * a.D);
+    const uint32_t *y = (const uint32_t *)(a.y + r * a.D);
+    float sum = 0;
+
+    if (r >= rows)
+        return;
+    for (int i = (int)threadIdx.x % 32; i < a.D / 2; i += 32) {
+        float2 p = E::floats (dy[i]), q = E::floats (y[i]);
+
+        sum += p.x * q.x + p.y * q.y;
+    }
+    for (int i = 16; i > 0; i /= 2)
+        sum += __shfl_xor_sync (~0u, sum, i);
+    if (threadIdx.x % 32 == 0) {
+        size_t h = r % a.H, t = r / a.H % a.T, b = r / a.H / a.T;
+
+        a.delta[(b * a.H + h) * a.T + t] = sum;
+    }
+}
+
+/* The queries of a step as the keys see them. */
+struct queries {
+    int h, first;
+};
+
+/* s: logits (keys down, queries across), becomes probabilities; dp becomes what
+ * the logits' gradient is, times the scale. */
+template <int QUERIES>
+static __device__ __forceinline__ void turned_step (
+    float (*s)[4], float (*dp)[4], const float *lse, const float *delta,
+    float scale, int key, int query, int T)
+{
+    int lane = (int)threadIdx.x % 32, column = lane % 4 * 2;
+    bool cut = query < key + 16 || query + QUERIES > T;
+
+    key += lane / 4;
+#pragma unroll
+    for (int i = 0; i < QUERIES / 2; i++) {
+        int c = i / 4 * 8 + column + i % 2, k = key + i / 2 % 2 * 8;
+        float p = exp2f (s[i / 4][i % 4] * (scale * LOG2E) - lse[c]);
+
+        s[i / 4][i % 4] = p;
+        dp[i / 4][i % 4] = p * (dp[i / 4][i % 4] - delta[c]) * scale;
+        if (cut && (query + c < k || query + c >= T))
+            s[i / 4][i % 4] = dp[i / 4][i % 4] = 0;
+    }
+}
+
+/* Everything of one step of the keys' pass to shared memory; [lse] in base 2. */
+template <int QUERIES, int WIDTH>
+static __device__ __forceinline__ void queries_load (uint16_t *q, uint16_t *dy,
+                                                     float *lse, float *delta,
+                                                     const struct half_args &a,
+                                                     int b, struct queries x)
+{
+    struct head head = head_of (a, b, x.h);
+
+    tile_load<QUERIES, WIDTH> (q, head.q, x.first, a.T, a.D, a.aligned);
+    tile_load<QUERIES, WIDTH> (dy, head.y, x.first, a.T, a.D, a.aligned);
+    if (threadIdx.x < QUERIES) {
+        int t = x.first + (int)threadIdx.x;
+
+        lse[threadIdx.x] = t < a.T ? a.lse[head.at + t] * LOG2E : 0;
+        delta[threadIdx.x] = t < a.T ? a.delta[head.at + t] : 0;
+    }
+}
+
+/* dk and dv of a block of keys; blockIdx.z: which OUT columns of them. */
+template <class E, int WIDTH, int OUT, int QUERIES>
+static __global__ void __launch_bounds__ (THREADS) bwd_keys (struct half_args a)
+{
+    extern __shared__ __align__ (16) uint16_t room[];
+    constexpr int TILE = QUERIES * PITCH (WIDTH);
+    uint16_t *k = room, *v = k + BLOCK * PITCH (WIDTH);
+    uint16_t *q = v + BLOCK * PITCH (WIDTH), *dy = q + 2 * TILE;
+    float *lse = (float *)(dy + 2 * TILE), *sums = lse + 2 * QUERIES;
+    int g = (int)blockIdx.x % a.G, b = (int)blockIdx.x / a.G;
+    int first = (int)blockIdx.y * BLOCK, warp = (int)threadIdx.x / 32 * 16;
+    int group = a.H / a.G, begin = first / QUERIES;
+    int each = (a.T + QUERIES - 1) / QUERIES - begin, steps = each * group;
+    struct head x = head_of (a, b, g * group);
+    float s[QUERIES / 8][4], dp[QUERIES / 8][4];
+    float dk[OUT / 8][4] = {}, dv[OUT / 8][4] = {};
+    int from = (int)blockIdx.z * OUT;
+    uint16_t *out = a.out + (x.k.at - a.qkv);
+
+    tile_load<BLOCK, WIDTH> (k, x.k, first, a.T, a.D, a.aligned);
+    tile_load<BLOCK, WIDTH> (v, x.v, first, a.T, a.D, a.aligned);
+    queries_load<QUERIES, WIDTH> (q, dy, lse, sums, a, b,
+                                  {g * group, begin * QUERIES});
+    copies_end ();
+    for (int i = 0; i < steps; i++) {
+        int now = i % 2, then = 1 - now, j = i + 1;
+        int query = (begin + i % each) * QUERIES;
+
+        if (j < steps)
+            queries_load<QUERIES, WIDTH> (
+                q + then * TILE, dy + then * TILE, lse + then * QUERIES,
+                sums + then * QUERIES, a, b,
+                {g * group + j / each, (begin + j % each) * QUERIES});
+        copies_end ();
+        copies_wait<1> ();
+        __syncthreads ();
+        product_rows<E, QUERIES, WIDTH> (s, k, warp, q + now * TILE);
+        product_rows<E, QUERIES, WIDTH> (dp, v, warp, dy + now * TILE);
+        turned_step<QUERIES> (s, dp, lse + now * QUERIES, sums + now * QUERIES,
+                              a.scale, first + warp, query, a.T);
+        product_columns<E, QUERIES, OUT, WIDTH> (dv, s, dy + now * TILE, from);
+        product_columns<E, QUERIES, OUT, WIDTH> (dk, dp, q + now * TILE, from);
+        __syncthreads ();
+    }
+    result_store<E, OUT> (out, x.k.pitch, dk, first + warp, from, a.T, a.D, 1,
+                          1);
+    result_store<E, OUT> (out + (size_t)a.G * a.D, x.k.pitch, dv, first + warp,
+                          from, a.T, a.D, 1, 1);
+}
+
+/* dp becomes the gradient of the logits s, times the scale. */
+template <int COLUMNS>
+static __device__ __forceinline__ void straight_step (
+    const float (*s)[4], float (*dp)[4], const float *lse, const float *sums,
+    float scale, int row, int column)
+{
+    int lane = (int)threadIdx.x % 32;
+    bool cut = column + COLUMNS - 1 > row;
+
+    row += lane / 4;
+    column += lane % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < COLUMNS / 2; i++) {
+        int half = i / 2 % 2;
+        float p = exp2f (s[i / 4][i % 4] * (scale * LOG2E) - lse[half]);
+
+        dp[i / 4][i % 4] = p * (dp[i / 4][i % 4] - sums[half]) * scale;
+        if (cut && column + i / 4 * 8 + i % 2 > row + half * 8)
+            dp[i / 4][i % 4] = 0;
+    }
+}
+
+/* dq of a block of queries. */
+template <class E, int WIDTH, int COLUMNS>
+static __global__ void __launch_bounds__ (THREADS)
+    bwd_queries (struct half_args a)
+{
+    extern __shared__ __align__ (16) uint16_t room[];
+    constexpr int TILE = COLUMNS * PITCH (WIDTH);
+    uint16_t *q = room, *dy = q + BLOCK * PITCH (WIDTH);
+    uint16_t *k = dy + BLOCK * PITCH (WIDTH), *v = k + 2 * TILE;
+    int h = (int)blockIdx.x % a.H, b = (int)blockIdx.x / a.H;
+    int first = (int)(gridDim.y - 1 - blockIdx.y) * BLOCK;
+    int row = first + (int)threadIdx.x / 32 * 16;
+    int steps = (min (first + BLOCK, a.T) - 1) / COLUMNS + 1;
+    struct head x = head_of (a, b, h);
+    float s[COLUMNS / 8][4], dp[COLUMNS / 8][4], dq[WIDTH / 8][4] = {};
+    float lse[2], sums[2];
+
+    for (int half = 0; half < 2; half++) {
+        int r = row + (int)threadIdx.x % 32 / 4 + half * 8;
+
+        lse[half] = r < a.T ? a.lse[x.at + r] * LOG2E : 0;
+        sums[half] = r < a.T ? a.delta[x.at + r] : 0;
+    }
+    tile_load<BLOCK, WIDTH> (q, x.q, first, a.T, a.D, a.aligned);
+    tile_load<BLOCK, WIDTH> (dy, x.y, first, a.T, a.D, a.aligned);
+    tile_load<COLUMNS, WIDTH> (k, x.k, 0, a.T, a.D, a.aligned);
+    tile_load<COLUMNS, WIDTH> (v, x.v, 0, a.T, a.D, a.aligned);
+    copies_end ();
+    for (int i = 0; i < steps; i++) {
+        int now = i % 2 * TILE, then = TILE - now, column = i * COLUMNS;
+
+        if (i + 1 < steps) {
+            tile_load<COLUMNS, WIDTH> (k + then, x.k, column + COLUMNS, a.T,
+                                       a.D, a.aligned);
+            tile_load<COLUMNS, WIDTH> (v + then, x.v, column + COLUMNS, a.T,
+                                       a.D, a.aligned);
+        }
+        copies_end ();
+        copies_wait<1> ();
+        __syncthreads ();
+        product_rows<E, COLUMNS, WIDTH> (s, q, row - first, k + now);
+        product_rows<E, COLUMNS, WIDTH> (dp, dy, row - first, v + now);
+        straight_step<COLUMNS> (s, dp, lse, sums, a.scale, row, column);
+        product_columns<E, COLUMNS, WIDTH, WIDTH> (dq, dp, k + now, 0);
+        __syncthreads ();
+    }
+    result_store<E, WIDTH> (a.out + x.q_first, x.q.pitch, dq, row, 0, a.T, a.D,
+                            1, 1);
+}
+
+template <class E, int WIDTH>
+static void run_bwd (const struct half_args &a, unsigned B, void *stream)
+{
+    using p = plan<WIDTH>;
+    size_t rows = (size_t)B * a.T * a.H;
+
+    delta<E><<<(unsigned)((rows + WARPS - 1) / WARPS), THREADS, 0,
+               (cudaStream_t)stream>>> (a, rows);
+    launch (bwd_keys<E, WIDTH, p::out, p::queries>,
+            dim3 (B * a.G, blocks (a.T), WIDTH / p::out), p::keys_room, a,
+            stream);
+    launch (bwd_queries<E, WIDTH, p::columns>, dim3 (B * a.H, blocks (a.T)),
+            p::queries_room, a, stream);
+}
+
+template <class E>
+static void any_bwd (struct half_args a, unsigned B, void *stream)
+{
+    a.aligned =
+        a.aligned && (uintptr_t)a.qkv % 16 == 0 && (uintptr_t)a.dy % 16 == 0;
+    if (a.D <= 64)
+        run_bwd<E, 64> (a, B, stream);
+    else if (a.D <= 128)
+        run_bwd<E, 128> (a, B, stream);
+    else
+        run_bwd<E, 256> (a, B, stream);
+}
+
+#define BACKWARD(name, type)                                                   \
+    void kern_attention_bwd_##name##_cuda (                                    \
+        uint16_t *dqkv, const uint16_t *dy, const uint16_t *y,                 \
+        const float *lse, const uint16_t *qkv, void *scratch, size_t B,        \
+        size_t T, size_t H, size_t G, size_t D, double scale, void *stream)    \
+    {                                                                          \
+        struct half_args a = args_of (T, H, G, D, scale);                      \
+                                                                               \
+        a.out = dqkv;                                                          \
+        a.dy = dy;                                                             \
+        a.y = y;                                                               \
+        a.lse = (float *)lse;                                                  \
+        a.qkv = qkv;                                                           \
+        a.delta = (float *)scratch;                                            \
+        any_bwd<type> (a, (unsigned)B, stream);                                \
+    }
+
+BACKWARD (bf16, bf16)
+BACKWARD (f16, f16)
