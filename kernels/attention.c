@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * attention.c - which engine serves a shape of attention, and the call through
+ * it */
+#include "config.h"
+
+#include "kernels/attention.h"
+
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/attention_cudnn.h"
+#include "kernels/kernels.h"
+
+#define ENTRIES 64
+
+/* A shape seen, with what serves it. Plans are empty under our own engine. */
+struct entry {
+    struct attention_shape shape;
+    struct attention_choice choice;
+    struct cudnn_plan fwd, bwd;
+    uint64_t used; /* 0: a free place */
+};
+
+/*   only   -1, or the engine that attention_engine_only named
+ *   api    NULL until cuDNN was opened, and for good where it cannot be */
+struct attention {
+    int only;
+    const struct cudnn_api *api;
+    void *handle;
+    bool tried;
+    char no_cudnn[200], error[256];
+    uint64_t calls;
+    struct entry entries[ENTRIES];
+};
+
+struct attention *attention_create (void)
+{
+    struct attention *a = calloc (1, sizeof (*a));
+
+    if (a)
+        a->only = -1;
+    return a;
+}
+
+static void entry_drop (struct attention *a, struct entry *e)
+{
+    if (e->used && a->api) {
+        cudnn_plan_drop (&e->fwd, a->api);
+        cudnn_plan_drop (&e->bwd, a->api);
+    }
+    *e = (struct entry){0};
+}
+
+static void drop_all (struct attention *a)
+{
+    for (int i = 0; i < ENTRIES; i++)
+        entry_drop (a, &a->entries[i]);
+}
+
+void attention_destroy (struct attention *a)
+{
+    if (!a)
+        return;
+    drop_all (a);
+    if (a->handle)
+        (void)a->api->destroy (a->handle);
+    free (a);
+}
+
+void attention_engine_only (struct attention *a, enum attention_engine e)
+{
+    drop_all (a);
+    a->only = (int)e;
+}
+
+const char *attention_error (const struct attention *a)
+{
+    return a->error;
+}
+
+__attribute__ ((format (printf, 2, 3))) static bool fail (struct attention *a,
+                                                          const char *format,
+                                                          ...)
+{
+    va_list args;
+
+    va_start (args, format);
+    (void)vsnprintf (a->error, sizeof (a->error), format, args);
+    va_end (args);
+    return false;
+}
+
+/* cuDNN and a handle on the current device, once. */
+static bool have_cudnn (struct attention *a)
+{
+    const char *why = NULL;
+    int status;
+
+    if (a->tried)
+        return a->handle != NULL;
+    a->tried = true;
+    a->api = cudnn_open (&why);
+    if (!a->api) {
+        snprintf (a->no_cudnn, sizeof (a->no_cudnn), "%s", why);
+        return false;
+    }
+    status = a->api->create (&a->handle);
+    if (status == 0)
+        return true;
+    a->handle = NULL;
+    snprintf (a->no_cudnn, sizeof (a->no_cudnn), "cuDNN has no handle here: %s",
+              a->api->error_text (status));
+    return false;
+}
+
+static bool same (const struct attention_shape *a,
+                  const struct attention_shape *b)
+{
+    return a->dtype == b->dtype && a->B == b->B && a->T == b->T && a->H == b->H
+           && a->G == b->G && a->D == b->D
+           && a->deterministic == b->deterministic && a->grad == b->grad;
+}
+
+static bool check (struct attention *a, const struct attention_shape *s)
+{
+    if (s->dtype != ATTENTION_F32 && s->dtype != ATTENTION_BF16
+        && s->dtype != ATTENTION_F16)
+        return fail (a, "attention: type %d is none of f32, bf16, f16",
+                     (int)s->dtype);
+    if (s->B == 0 || s->T == 0 || s->H == 0 || s->G == 0 || s->H % s->G != 0)
+        return fail (a,
+                     "attention: %zu x %zu, %zu heads over %zu: sizes are "
+                     "positive, and key-value heads divide the heads",
+                     s->B, s->T, s->H, s->G);
+    if (s->D < 2 || s->D % 2 != 0 || s->D > 256)
+        return fail (a, "attention: heads of %zu; even ones up to 256 would do",
+                     s->D);
+    if (s->T > INT32_MAX / 2 || s->B * s->H > INT32_MAX)
+        return fail (a, "attention: %zu x %zu x %zu is too large", s->B, s->H,
+                     s->T);
+    return true;
+}
+
+/* False: why says what cuDNN lacks. */
+static bool choose_cudnn (struct attention *a, struct entry *e, char *why,
+                          size_t room)
+{
+    const struct attention_shape *s = &e->shape;
+
+    if (s->dtype != ATTENTION_F32 && !have_cudnn (a)) {
+        snprintf (why, room, "%s", a->no_cudnn);
+        return false;
+    }
+    if (!cudnn_serves (a->api, s, why, room)
+        || !cudnn_plan_make (&e->fwd, a->api, a->handle, NULL, false, s, why,
+                             room))
+        return false;
+    if (s->grad
+        && !cudnn_plan_make (&e->bwd, a->api, a->handle, NULL, true, s, why,
+                             room)) {
+        cudnn_plan_drop (&e->fwd, a->api);
+        return false;
+    }
+    e->choice.engine = ATTENTION_CUDNN;
+    e->choice.scratch_fwd = e->fwd.scratch;
+    e->choice.scratch_bwd = e->bwd.scratch;
+    e->choice.deterministic = (s->deterministic || !s->grad)
+                              && e->fwd.deterministic
+                              && (!s->grad || e->bwd.deterministic);
+    snprintf (e->choice.why, sizeof (e->choice.why),
+              "cuDNN %zu.%zu.%zu, engines %lld and %lld%s",
+              a->api->version / 10000, a->api->version / 100 % 100,
+              a->api->version % 100, (long long)e->fwd.engine,
+              s->grad ? (long long)e->bwd.engine : -1LL,
+              !s->grad           ? ""
+              : s->deterministic ? ", backward keeps T x T: deterministic"
+                                 : ", backward adds dQ in any order");
+    return true;
+}
+
+#if HAVE_CUDA
+static bool choose_own (struct attention *a, struct entry *e, const char *why)
+{
+    const struct attention_shape *s = &e->shape;
+
+    (void)a;
+    e->choice.engine = ATTENTION_OWN;
+    e->choice.deterministic = true;
+    if (s->grad)
+        e->choice.scratch_bwd =
+            kern_attention_cuda_scratch (s->B, s->T, s->H, s->G, s->D);
+    snprintf (e->choice.why, sizeof (e->choice.why), "own kernels: %s", why);
+    return true;
+}
+
+static void own_fwd (const struct attention_shape *s,
+                     const struct cudnn_call *c, double scale)
+{
+    if (s->dtype == ATTENTION_F32)
+        kern_attention_fwd_f32_cuda (c->y, c->lse, c->qkv, NULL, s->B, s->T,
+                                     s->H, s->G, s->D, scale, c->stream);
+    else if (s->dtype == ATTENTION_BF16)
+        kern_attention_fwd_bf16_cuda (c->y, c->lse, c->qkv, NULL, s->B, s->T,
+                                      s->H, s->G, s->D, scale, c->stream);
+    else
+        kern_attention_fwd_f16_cuda (c->y, c->lse, c->qkv, NULL, s->B, s->T,
+                                     s->H, s->G, s->D, scale, c->stream);
+}
+
+static void own_bwd (const struct attention_shape *s,
+                     const struct cudnn_call *c, double scale)
+{
+    if (s->dtype == ATTENTION_F32)
+        kern_attention_bwd_f32_cuda (c->dqkv, c->dy, c->y, c->lse, c->qkv,
+                                     c->scratch, s->B, s->T, s->H, s->G, s->D,
+                                     scale, c->stream);
+    else if (s->dtype == ATTENTION_BF16)
+        kern_attention_bwd_bf16_cuda (c->dqkv, c->dy, c->y, c->lse, c->qkv,
+                                      c->scratch, s->B, s->T, s->H, s->G, s->D,
+                                      scale, c->stream);
+    else
+        kern_attention_bwd_f16_cuda (c->dqkv, c->dy, c->y, c->lse, c->qkv,
+                                     c->scratch, s->B, s->T, s->H, s->G, s->D,
+                                     scale, c->stream);
+}
+#else
+static bool choose_own (struct attention *a, struct entry *e, const char *why)
+{
+    (void)e;
+    (void)why;
+    return fail (a, "attention: built without CUDA");
+}
+
+/* Never called: choose_own has refused. */
+static void own_fwd (const struct attention_shape *s,
+                     const struct cudnn_call *c, double scale)
+{
+    (void)s;
+    (void)c;
+    (void)scale;
+}
+
+static void own_bwd (const struct attention_shape *s,
+                     const struct cudnn_call *c, double scale)
+{
+    own_fwd (s, c, scale);
+}
+#endif
+
+static bool choose (struct attention *a, struct entry *e)
+{
+    char why[200] = "asked for";
+
+    if (a->only != (int)ATTENTION_OWN && choose_cudnn (a, e, why, sizeof (why)))
+        return true;
+    if (a->only == (int)ATTENTION_CUDNN)
+        return fail (a, "attention: %s", why);
+    return choose_own (a, e, why);
+}
+
+/* The entry of [s]; a new one in the place not used for longest. NULL: error. */
+static struct entry *find (struct attention *a, const struct attention_shape *s)
+{
+    struct entry *oldest = a->entries;
+
+    a->calls++;
+    for (struct entry *e = a->entries; e < a->entries + ENTRIES; e++) {
+        if (e->used && same (&e->shape, s)) {
+            e->used = a->calls;
+            return e;
+        }
+        if (e->used < oldest->used)
+            oldest = e;
+    }
+    if (!check (a, s))
+        return NULL;
+    entry_drop (a, oldest);
+    oldest->shape = *s;
+    if (!choose (a, oldest)) {
+        *oldest = (struct entry){0};
+        return NULL;
+    }
+    oldest->used = a->calls;
+    return oldest;
+}
+
+bool attention_choose (struct attention *a, const struct attention_shape *s,
+                       struct attention_choice *ret)
+{
+    struct entry *e = find (a, s);
+
+    if (!e)
+        return false;
+    *ret = e->choice;
+    return true;
+}
+
+bool attention_fwd (struct attention *a, const struct attention_shape *s,
+                    void *y, float *lse, const void *qkv, double scale,
+                    void *scratch, void *stream)
+{
+    struct entry *e = find (a, s);
+    struct cudnn_call c = {.y = y,
+                           .lse = lse,
+                           .qkv = qkv,
+                           .scale = (float)scale,
+                           .scratch = scratch,
+                           .stream = stream};
+
+    if (!e)
+        return false;
+    if (e->choice.engine == ATTENTION_CUDNN)
+        return cudnn_plan_run (&e->fwd, a->api, a->handle, s, &c, a->error,
+                               sizeof (a->error));
+    own_fwd (s, &c, scale);
+    return true;
+}
+
+bool attention_bwd (struct attention *a, const struct attention_shape *s,
+                    void *dqkv, const void *dy, const void *y, const float *lse,
+                    const void *qkv, double scale, void *scratch, void *stream)
+{
+    struct entry *e = find (a, s);
+    struct cudnn_call c = {.y = (void *)(uintptr_t)y,
+                           .lse = (void *)(uintptr_t)lse,
+                           .dqkv = dqkv,
+                           .qkv = qkv,
+                           .dy = dy,
+                           .scale = (float)scale,
+                           .scratch = scratch,
+                           .stream = stream};
+
+    if (!e)
+        return false;
+    if (!s->grad)
+        return fail (a, "attention: the shape was chosen without a gradient");
+    if (e->choice.engine == ATTENTION_CUDNN)
+        return cudnn_plan_run (&e->bwd, a->api, a->handle, s, &c, a->error,
+                               sizeof (a->error));
+    own_bwd (s, &c, scale);
+    return true;
+}
