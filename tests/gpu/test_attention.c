@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_attention.c - attention on a GPU, our kernels and cuDNN, beside the host's
+ * f64 kernel on the same rounded numbers
+ *
+ *   test_attention [own | cudnn]
+ *
+ * Errors are norms: |got - want| / |want| of a whole tensor. */
+#include "config.h"
+
+#include "tap.h"
+
+#include <math.h>
+#include <stdint.h>
+
+#include "kernels/attention.h"
+#include "kernels/half.h"
+#include "kernels/kernels.h"
+
+#if HAVE_CUDA
+#include <cuda_runtime_api.h>
+
+#define GUARD 256 /* bytes after an array, which must stay */
+
+static const char *const type_names[] = {"f32", "bf16", "f16"};
+static const char *const engine_names[] = {"own", "cudnn"};
+
+/* Bounds of the error of y and of the gradients. One rounding to bf16 alone is
+ * 1.7e-3 of the norm, and two more stand inside (probabilities, their
+ * gradients); f16 has an eighth of that. */
+static const double bound_y[] = {2e-6, 5e-3, 7e-4};
+static const double bound_grad[] = {5e-6, 8e-3, 1e-3};
+static const double bound_lse[] = {1e-6, 2e-5, 2e-5};
+
+static uint32_t seed = 1;
+
+static double number (void)
+{
+    double sum = 0;
+
+    for (int i = 0; i < 4; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        sum += (double)(seed >> 8) * 0x1p-24;
+    }
+    return (sum - 2) * sqrt (3.0); /* nearly normal, variance 1 */
+}
+
+static void must (cudaError_t e)
+{
+    if (e == cudaSuccess)
+        return;
+    printf ("Bail out! %s\n", cudaGetErrorString (e));
+    exit (1);
+}
+
+static size_t width (enum attention_dtype t)
+{
+    return t == ATTENTION_F32 ? 4 : 2;
+}
+
+/* Round to the type and back. */
+static void store (void *at, size_t i, double x, enum attention_dtype t)
+{
+    if (t == ATTENTION_F32)
+        ((float *)at)[i] = (float)x;
+    else if (t == ATTENTION_BF16)
+        ((uint16_t *)at)[i] = half_to_bf16 ((float)x);
+    else
+        ((uint16_t *)at)[i] = half_to_f16 ((float)x);
+}
+
+static double load (const void *at, size_t i, enum attention_dtype t)
+{
+    if (t == ATTENTION_F32)
+        return (double)((const float *)at)[i];
+    if (t == ATTENTION_BF16)
+        return (double)half_from_bf16 (((const uint16_t *)at)[i]);
+    return (double)half_from_f16 (((const uint16_t *)at)[i]);
+}
+
+/* [bytes] on the GPU, a guard after them. NULL data: poison, NaN in each type. */
+static void *hold (const void *data, size_t bytes)
+{
+    char *at;
+
+    must (cudaMalloc ((void **)&at, bytes + GUARD));
+    must (cudaMemset (at, 0xff, bytes));
+    must (cudaMemset (at + bytes, 0xa5, GUARD));
+    if (data)
+        must (cudaMemcpy (at, data, bytes, cudaMemcpyHostToDevice));
+    return at;
+}
+
+/* Back to [data] unless it is NULL, and freed; whether the guard is whole. */
+static bool take (void *at, void *data, size_t bytes)
+{
+    unsigned char guard[GUARD];
+    bool whole = true;
+
+    must (cudaDeviceSynchronize ());
+    must (
+        cudaMemcpy (guard, (char *)at + bytes, GUARD, cudaMemcpyDeviceToHost));
+    for (int i = 0; i < GUARD; i++)
+        whole &= guard[i] == 0xa5;
+    if (data)
+        must (cudaMemcpy (data, at, bytes, cudaMemcpyDeviceToHost));
+    must (cudaFree (at));
+    return whole;
+}
+
+/*   qkv, dy   rounded to the type; [exact_] the same numbers in f64
+ *   y..       what the GPU gave; [want_] f64's */
+struct work {
+    struct attention_shape s;
+    size_t row, n_qkv, n_y, n_lse;
+    double scale, *exact_qkv, *exact_dy, *want_y, *want_lse, *want_dqkv;
+    void *qkv, *dy, *y, *dqkv;
+    float *lse;
+};
+
+static double *doubles (size_t n)
+{
+    double *x = calloc (n, sizeof (*x));
+
+    if (!x)
+        exit (1);
+    return x;
+}
+
+static void numbers (void *at, double *exact, size_t n, enum attention_dtype t)
+{
+    for (size_t i = 0; i < n; i++) {
+        store (at, i, number (), t);
+        exact[i] = load (at, i, t);
+    }
+}
+
+static void make (struct work *w, const struct attention_shape *s)
+{
+    *w = (struct work){.s = *s, .row = (s->H + 2 * s->G) * s->D};
+    w->n_qkv = s->B * s->T * w->row;
+    w->n_y = s->B * s->T * s->H * s->D;
+    w->n_lse = s->B * s->T * s->H;
+    w->scale = 1 / sqrt ((double)s->D);
+    w->exact_qkv = doubles (w->n_qkv);
+    w->want_dqkv = doubles (w->n_qkv);
+    w->exact_dy = doubles (w->n_y);
+    w->want_y = doubles (w->n_y);
+    w->want_lse = doubles (w->n_lse);
+    w->qkv = doubles (w->n_qkv);
+    w->dqkv = doubles (w->n_qkv);
+    w->dy = doubles (w->n_y);
+    w->y = doubles (w->n_y);
+    w->lse = (float *)doubles (w->n_lse);
+    numbers (w->qkv, w->exact_qkv, w->n_qkv, s->dtype);
+    numbers (w->dy, w->exact_dy, w->n_y, s->dtype);
+}
+
+static void want (struct work *w)
+{
+    double *scratch = doubles (kern_attention_scratch (w->s.T));
+
+    kern_attention_fwd_f64_host (w->want_y, w->want_lse, w->exact_qkv, scratch,
+                                 w->s.B, w->s.T, w->s.H, w->s.G, w->s.D,
+                                 w->scale, NULL);
+    kern_attention_bwd_f64_host (
+        w->want_dqkv, w->exact_dy, w->want_y, w->want_lse, w->exact_qkv,
+        scratch, w->s.B, w->s.T, w->s.H, w->s.G, w->s.D, w->scale, NULL);
+    free (scratch);
+}
+
+static void drop (struct work *w)
+{
+    void *const all[] = {w->exact_qkv, w->want_dqkv, w->exact_dy, w->want_y,
+                         w->want_lse,  w->qkv,       w->dqkv,     w->dy,
+                         w->y,         w->lse};
+
+    for (size_t i = 0; i < sizeof (all) / sizeof (*all); i++)
+        free (all[i]);
+}
+
+/* Both passes on the GPU, from poisoned outputs and scratch. */
+static bool run (struct attention *a, struct work *w,
+                 const struct attention_choice *c)
+{
+    size_t e = width (w->s.dtype), lse_bytes = w->n_lse * 4;
+    void *qkv = hold (w->qkv, w->n_qkv * e), *dy = hold (w->dy, w->n_y * e);
+    void *y = hold (NULL, w->n_y * e), *dqkv = hold (NULL, w->n_qkv * e);
+    void *lse = hold (NULL, lse_bytes), *s1 = hold (NULL, c->scratch_fwd);
+    void *s2 = hold (NULL, c->scratch_bwd);
+    bool good =
+        attention_fwd (a, &w->s, y, lse, qkv, w->scale, s1, NULL)
+        && attention_bwd (a, &w->s, dqkv, dy, y, lse, qkv, w->scale, s2, NULL);
+
+    if (!good)
+        printf ("# %s\n", attention_error (a));
+    must (cudaGetLastError ());
+    good &= take (s1, NULL, c->scratch_fwd) && take (s2, NULL, c->scratch_bwd);
+    good &= take (y, w->y, w->n_y * e) && take (lse, w->lse, lse_bytes);
+    good &= take (dqkv, w->dqkv, w->n_qkv * e);
+    good &= take (qkv, NULL, w->n_qkv * e) && take (dy, NULL, w->n_y * e);
+    return good;
+}
+
+/* Columns from..to of rows of [row] elements. */
+static double error (const void *got, const double *exact, size_t n, size_t row,
+                     size_t from, size_t to, enum attention_dtype t)
+{
+    double off = 0, all = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        double d = load (got, i, t) - exact[i];
+
+        if (i % row < from || i % row >= to)
+            continue;
+        off += d * d;
+        all += exact[i] * exact[i];
+    }
+    /* dq and dk of one position are nothing at all */
+    return all < 1e-20 ? sqrt (off / (double)n) : sqrt (off / all);
+}
+
+static bool near (struct work *w)
+{
+    const struct attention_shape *s = &w->s;
+    enum attention_dtype t = s->dtype;
+    size_t k = s->H * s->D, v = k + s->G * s->D;
+    double y = error (w->y, w->want_y, w->n_y, w->n_y, 0, w->n_y, t), lse;
+    double dq = error (w->dqkv, w->want_dqkv, w->n_qkv, w->row, 0, k, t);
+    double dk = error (w->dqkv, w->want_dqkv, w->n_qkv, w->row, k, v, t);
+    double dv = error (w->dqkv, w->want_dqkv, w->n_qkv, w->row, v, w->row, t);
+
+    lse = error (w->lse, w->want_lse, w->n_lse, 1, 0, 1, ATTENTION_F32);
+    printf ("# %zu x %zu, %zu heads on %zu of %zu: y %.2e lse %.2e dq %.2e dk "
+            "%.2e dv %.2e\n",
+            s->B, s->T, s->H, s->G, s->D, y, lse, dq, dk, dv);
+    return y <= bound_y[t] && lse <= bound_lse[t] && dq <= bound_grad[t]
+           && dk <= bound_grad[t] && dv <= bound_grad[t];
+}
+
+static bool case_ok (struct attention *a, const struct attention_shape *s)
+{
+    struct attention_choice c;
+    struct work w;
+    bool good;
+
+    if (!attention_choose (a, s, &c)) {
+        printf ("# %s\n", attention_error (a));
+        return false;
+    }
+    make (&w, s);
+    want (&w);
+    good = run (a, &w, &c) && near (&w);
+    if (good && c.deterministic) {
+        void *first = doubles (w.n_qkv);
+        size_t bytes = w.n_qkv * width (s->dtype);
+
+        memcpy (first, w.dqkv, bytes);
+        good = run (a, &w, &c) && memcmp (first, w.dqkv, bytes) == 0;
+        if (!good)
+            printf ("# other bits the second time\n");
+        free (first);
+    }
+    if (!good)
+        printf ("# failed: %s\n", c.why);
+    drop (&w);
+    return good;
+}
+
+/* D in three kinds: what cuDNN takes too, odd multiples of 2, wide ones. */
+static const struct attention_shape shapes[] = {
+    {.B = 2, .T = 1, .H = 8, .G = 8, .D = 64},
+    {.B = 2, .T = 7, .H = 8, .G = 2, .D = 64},
+    {.B = 1, .T = 129, .H = 8, .G = 1, .D = 128},
+    {.B = 2, .T = 129, .H = 4, .G = 4, .D = 80},
+    {.B = 1, .T = 256, .H = 8, .G = 2, .D = 128},
+    {.B = 2, .T = 200, .H = 8, .G = 1, .D = 64},
+    {.B = 1, .T = 384, .H = 6, .G = 6, .D = 64},
+    {.B = 1, .T = 640, .H = 4, .G = 1, .D = 128},
+    {.B = 3, .T = 63, .H = 4, .G = 2, .D = 96},
+    {.B = 1, .T = 65, .H = 2, .G = 2, .D = 8},
+    {.B = 1, .T = 130, .H = 4, .G = 2, .D = 20},
+    {.B = 1, .T = 65, .H = 2, .G = 1, .D = 256},
+    {.B = 1, .T = 150, .H = 2, .G = 2, .D = 178},
+    {.B = 2, .T = 33, .H = 2, .G = 2, .D = 2},
+};
+
+static void all_shapes (struct attention *a, enum attention_engine e,
+                        enum attention_dtype t, bool deterministic)
+{
+    char name[80];
+    bool good = true;
+
+    for (size_t i = 0; i < sizeof (shapes) / sizeof (*shapes); i++) {
+        struct attention_shape s = shapes[i];
+
+        if (e == ATTENTION_CUDNN && (s.D % 8 != 0 || s.D > 128))
+            continue;
+        s.dtype = t;
+        s.deterministic = deterministic;
+        s.grad = true;
+        good &= case_ok (a, &s);
+    }
+    snprintf (name, sizeof (name), "%s, %s%s: near f64", engine_names[e],
+              type_names[t], deterministic ? ", deterministic" : "");
+    tap_ok (good, name);
+}
+
+/* Whether exactly the rows from [t] of the heads that read head [g] are NaN. */
+static bool nan_from (const struct work *w, size_t t, size_t g)
+{
+    const struct attention_shape *s = &w->s;
+
+    for (size_t i = 0; i < w->n_y; i++) {
+        size_t head = i / s->D % s->H, row = i / s->D / s->H;
+        bool hit = row >= t && head / (s->H / s->G) == g;
+
+        if (isnan (load (w->y, i, s->dtype)) != hit) {
+            printf ("# y of row %zu, head %zu\n", row, head);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* A NaN in a key reaches the rows that see it and no other. */
+static void test_nan (struct attention *a, enum attention_engine e,
+                      enum attention_dtype t)
+{
+    struct attention_shape s = {
+        .dtype = t, .B = 1, .T = 200, .H = 4, .G = 2, .D = 64, .grad = true};
+    struct attention_choice c;
+    struct work w;
+    bool good = attention_choose (a, &s, &c), some = false;
+    char name[80];
+
+    make (&w, &s);
+    store (w.qkv, 150 * w.row + (s.H + 1) * s.D + 5, NAN, t);
+    good = good && run (a, &w, &c) && nan_from (&w, 150, 1);
+    /* dq of a row that saw it, dk of a key before it */
+    good &= isnan (load (w.dqkv, 170 * w.row + 3 * s.D, t));
+    good &= isnan (load (w.dqkv, 10 * w.row + (s.H + 1) * s.D, t));
+    for (size_t i = 0; i < s.D; i++)
+        some |= isnan (load (w.dqkv, 170 * w.row + i, t));
+    snprintf (name, sizeof (name), "%s, %s: NaN passes through",
+              engine_names[e], type_names[t]);
+    tap_ok (good && !some, name);
+    drop (&w);
+}
+
+static void engine (enum attention_engine e)
+{
+    struct attention *a = attention_create ();
+
+    attention_engine_only (a, e);
+    for (int t = e == ATTENTION_CUDNN ? ATTENTION_BF16 : ATTENTION_F32;
+         t <= ATTENTION_F16; t++) {
+        all_shapes (a, e, (enum attention_dtype)t, false);
+        if (e == ATTENTION_CUDNN)
+            all_shapes (a, e, (enum attention_dtype)t, true);
+        test_nan (a, e, (enum attention_dtype)t);
+    }
+    attention_destroy (a);
+}
+
+/* What is left to choose: bf16 to cuDNN where it is, f32 and odd heads to us. */
+static void test_choice (bool cudnn)
+{
+    struct attention *a = attention_create ();
+    struct attention_shape s = {.dtype = ATTENTION_BF16,
+                                .B = 2,
+                                .T = 256,
+                                .H = 4,
+                                .G = 2,
+                                .D = 64,
+                                .grad = true};
+    struct attention_choice c;
+    bool good = attention_choose (a, &s, &c)
+                && c.engine == (cudnn ? ATTENTION_CUDNN : ATTENTION_OWN)
+                && c.deterministic == !cudnn;
+
+    printf ("# bf16: %s; scratch %zu\n", c.why, c.scratch_bwd);
+    s.deterministic = true;
+    good &= attention_choose (a, &s, &c) && c.deterministic;
+    printf ("# deterministic: %s; scratch %zu, B H T T 2 is %zu\n", c.why,
+            c.scratch_bwd, s.B * s.H * s.T * s.T * 2);
+    s.D = 20;
+    good &= attention_choose (a, &s, &c) && c.engine == ATTENTION_OWN;
+    printf ("# %s\n", c.why);
+    s.D = 64;
+    s.dtype = ATTENTION_F32;
+    good &= attention_choose (a, &s, &c) && c.engine == ATTENTION_OWN;
+    printf ("# %s\n", c.why);
+    tap_ok (good, "the engine chosen");
+    attention_destroy (a);
+}
+
+int main (int argc, char **argv)
+{
+    struct attention_shape s = {
+        .dtype = ATTENTION_BF16, .B = 1, .T = 128, .H = 1, .G = 1, .D = 64};
+    struct attention *a = attention_create ();
+    struct attention_choice c;
+    int devices = 0;
+    bool cudnn;
+
+    if (cudaGetDeviceCount (&devices) != cudaSuccess || devices == 0)
+        tap_skip_all ("no GPU here");
+    attention_engine_only (a, ATTENTION_CUDNN);
+    cudnn = attention_choose (a, &s, &c);
+    if (!cudnn)
+        printf ("# %s\n", attention_error (a));
+    attention_destroy (a);
+    if (argc < 2 || strcmp (argv[1], "cudnn") != 0)
+        engine (ATTENTION_OWN);
+    if (cudnn && (argc < 2 || strcmp (argv[1], "own") != 0))
+        engine (ATTENTION_CUDNN);
+    test_choice (cudnn);
+    return tap_end ();
+}
+
+#else
+
+int main (void)
+{
+    tap_skip_all ("built without CUDA");
+    return 1;
+}
+
+#endif
