@@ -111,6 +111,14 @@ static bool seen_before (const struct fsdp *f, size_t unit)
     return false;
 }
 
+static bool visited (const struct fsdp *f, size_t visit)
+{
+    for (size_t i = 0; i < visit; i++)
+        if (f->visits[i] == f->visits[visit])
+            return true;
+    return false;
+}
+
 static train_status_t make_stays (struct fsdp *f, const struct fsdp_model *m,
                                   train_error_t *err)
 {
@@ -130,6 +138,7 @@ static train_status_t make_stays (struct fsdp *f, const struct fsdp_model *m,
                             "fsdp: unit %zu is visited and has no parameter",
                             m->visits[i]);
         f->visits[i] = m->visits[i];
+        f->tail = visited (f, i);
         if (!last || last->unit != (size_t)unit) {
             bool again = seen_before (f, (size_t)unit);
 

@@ -5,7 +5,7 @@
  *
  * A model is visited unit by unit: forward in the order of its visits, backward
  * the other way; a unit may be visited twice (a tied head visits the embedding
- * again). Consecutive visits in one flat unit are one stay. With
+ * again, which a forward may leave out). Consecutive visits in one flat unit are one stay. With
  * TRAIN_FULL_SHARD a flat unit is gathered for each stay and let go after it,
  * [prefetch] stays ahead are gathered meanwhile, and each stay's gradients are
  * reduce-scattered while the backward goes on. At most prefetch + 1 flat units
@@ -109,8 +109,8 @@ struct fsdp_held fsdp_held (const struct fsdp *fsdp);
 
 /* fsdp_begin - a step: gradients become zero, and weights are gathered anew. */
 train_status_t fsdp_begin (struct fsdp *fsdp, train_error_t *err);
-/* fsdp_pass - the next pass; [last]: of the step. */
-void fsdp_pass (struct fsdp *fsdp, bool last);
+/* fsdp_pass - the next pass begins; [last]: of the step. */
+train_status_t fsdp_pass (struct fsdp *fsdp, bool last, train_error_t *err);
 /* fsdp_before, fsdp_after - the model's hooks: a visit begins, ends. A visit
  * out of turn is TRAIN_ESTATE; else errors of the group. */
 train_status_t fsdp_before (struct fsdp *fsdp, size_t unit, bool backward,

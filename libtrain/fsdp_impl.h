@@ -46,6 +46,7 @@ struct fsdp {
     void (*forget) (void *arg);
     void *arg;
     size_t *visits, n_visits;
+    bool tail;         /* the last visit is of a unit that was visited before */
     size_t *stay_of;   /* (n_visits) */
     size_t *offset_of; /* (units of the model) in its flat unit */
     struct fsdp_stay *stays;

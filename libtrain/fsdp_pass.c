@@ -63,19 +63,27 @@ static train_status_t leave (struct fsdp *f, size_t stay, bool backward,
     return TRAIN_OK;
 }
 
-/* Which visit is this? A forward may begin anew where one ended. */
+/* Has a forward been through its visits? It may leave out the last one where
+ * that is in a unit that it has seen: a head that is tied makes its logits in
+ * the backward alone. */
+static bool is_through (const struct fsdp *f)
+{
+    size_t last = f->n_visits - 1;
+
+    return f->phase == FSDP_FORWARD && !f->inside
+           && (f->at == f->n_visits
+               || (f->at == last && f->tail && f->n_visits > 1));
+}
+
+/* Which visit is this? */
 static train_status_t turn (struct fsdp *f, size_t unit, bool backward,
                             train_error_t *err)
 {
     enum fsdp_phase phase = backward ? FSDP_BACKWARD : FSDP_FORWARD;
-    bool done = f->phase == FSDP_FORWARD && f->at == f->n_visits;
     size_t want;
 
-    if (!f->inside && done && !backward) {
-        TRY (fsdp_drop (f, err));
-        done = false;
-    }
-    if (!f->inside && f->phase != phase && backward == done) {
+    if (!f->inside && f->phase != phase
+        && (backward ? is_through (f) : f->phase == FSDP_IDLE)) {
         f->phase = phase;
         f->at = 0;
     }
@@ -132,9 +140,12 @@ train_status_t fsdp_after (struct fsdp *f, size_t unit, bool backward,
                : TRAIN_OK;
 }
 
-void fsdp_pass (struct fsdp *f, bool last)
+train_status_t fsdp_pass (struct fsdp *f, bool last, train_error_t *err)
 {
+    if (f->phase != FSDP_IDLE)
+        TRY (fsdp_drop (f, err));
     f->last_pass = last;
+    return TRAIN_OK;
 }
 
 train_status_t fsdp_begin (struct fsdp *f, train_error_t *err)
@@ -161,8 +172,7 @@ train_status_t fsdp_empty_pass (struct fsdp *f, train_error_t *err)
 
 train_status_t fsdp_drop (struct fsdp *f, train_error_t *err)
 {
-    if (f->inside || (f->phase == FSDP_FORWARD && f->at < f->n_visits)
-        || f->phase == FSDP_BACKWARD)
+    if (f->inside || (f->phase != FSDP_IDLE && !is_through (f)))
         return err_set (err, TRAIN_ESTATE, "fsdp: within a pass");
     f->phase = FSDP_IDLE;
     for (size_t u = 0; u < f->n_units && f->sharded; u++)

@@ -262,7 +262,7 @@ static train_status_t run_pass (train_trainer_t *t, int p, double *loss_sum,
     double scale = 1.0 / ((double)t->opts.batch * seq), loss;
     int64_t base = t->step * t->opts.batch + t->first + row, n;
 
-    fsdp_pass (t->fsdp, p + 1 == t->passes);
+    TRY (fsdp_pass (t->fsdp, p + 1 == t->passes, err));
     if (rows <= 0)
         return fsdp_empty_pass (t->fsdp, err);
     for (int i = 0; i < rows; i++)

@@ -175,7 +175,9 @@ static train_status_t pass (struct rank *r, int step, int p, double *loss,
     double sum = 0;
     train_status_t status;
 
-    fsdp_pass (r->fsdp, p + 1 == r->passes);
+    status = fsdp_pass (r->fsdp, p + 1 == r->passes, err);
+    if (status != TRAIN_OK)
+        return status;
     if (n <= 0)
         return fsdp_empty_pass (r->fsdp, err);
     if (n > r->micro)
@@ -462,6 +464,46 @@ static void test_out_of_turn (void **state)
     train_group_destroy (group);
 }
 
+static void visit (struct fsdp *f, size_t unit, bool backward)
+{
+    train_error_t err = {0};
+
+    if (fsdp_before (f, unit, backward, &err) != TRAIN_OK
+        || fsdp_after (f, unit, backward, &err) != TRAIN_OK)
+        fail_msg ("%s", err.text);
+}
+
+/* A tied head may make its logits in the backward alone; a forward may have no
+ * backward. */
+static void test_without_tail (void **state)
+{
+    static const size_t back[] = {0, 4, 3, 2, 1, 0};
+    train_group_t *group = NULL;
+    struct rank r = {0};
+
+    (void)state;
+    prepare (TRAIN_F64, true, 1, 1e-12);
+    assert_int_equal (train_group_create (NULL, &group, NULL), TRAIN_OK);
+    for (int prefetch = 0; prefetch < 3; prefetch++) {
+        run.opts = opts_of (TRAIN_FULL_SHARD, prefetch == 2 ? 700 : 0, prefetch,
+                            false);
+        r = (struct rank){.group = group};
+        assert_int_equal (open_rank (&r, NULL), TRAIN_OK);
+        assert_int_equal (fsdp_begin (r.fsdp, NULL), TRAIN_OK);
+        for (int pass = 0; pass < 3; pass++) {
+            assert_int_equal (fsdp_pass (r.fsdp, pass == 2, NULL), TRAIN_OK);
+            for (size_t u = 0; u < 5; u++)
+                visit (r.fsdp, u, false);
+            for (size_t i = 0; pass != 1 && i < 6; i++)
+                visit (r.fsdp, back[i], true);
+        }
+        assert_int_equal (fsdp_end (r.fsdp, NULL), TRAIN_OK);
+        assert_int_equal (fsdp_held (r.fsdp).weights, 0);
+        close_rank (&r);
+    }
+    train_group_destroy (group);
+}
+
 int main (void)
 {
     const struct CMUnitTest tests[] = {
@@ -470,6 +512,7 @@ int main (void)
         cmocka_unit_test (test_float),
         cmocka_unit_test (test_rank_dies),
         cmocka_unit_test (test_out_of_turn),
+        cmocka_unit_test (test_without_tail),
     };
 
     return cmocka_run_group_tests (tests, NULL, NULL);
