@@ -14,6 +14,7 @@
 #include <train/shard.h>
 #include <train/decoder.h>
 #include <train/hf.h>
+#include <train/scaler.h>
 #include <train/schedule.h>
 #include <train/data.h>
 #include <train/optim.h>
