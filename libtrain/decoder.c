@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * decoder.c - a Llama-shaped decoder: life, arenas, checked passes */
+#include "config.h"
+
 #include <train/decoder.h>
 
 #include <stdlib.h>
@@ -9,35 +11,91 @@
 #include "err.h"
 #include "opts.h"
 
-#include "kernels/kernels.h"
-
-static size_t element_size (const train_decoder_t *m)
+static const struct kern_ops *kernels_of (const train_decoder_t *m)
 {
-    return train_dtype_size (m->config.dtype);
+    switch (m->config.dtype) {
+#ifdef DECODER_CUDA
+    case TRAIN_F32:
+        return m->gpu ? &kern_ops_f32_cuda : &kern_ops_f32_host;
+    case TRAIN_BF16:
+        return m->gpu ? &kern_ops_bf16_cuda : &kern_ops_bf16_host;
+    case TRAIN_F16:
+        return m->gpu ? &kern_ops_f16_cuda : &kern_ops_f16_host;
+#else
+    case TRAIN_F32:
+        return &kern_ops_f32_host;
+    case TRAIN_BF16:
+        return &kern_ops_bf16_host;
+    case TRAIN_F16:
+        return &kern_ops_f16_host;
+#endif
+    default:
+        return &kern_ops_f64_host;
+    }
 }
 
-/* A zeroed arena seen as a 1-D tensor. */
-static train_status_t make_arena (train_decoder_t *m, train_tensor_t *t,
+static const struct decoder_work *work_of (const train_decoder_t *m)
+{
+#ifdef DECODER_CUDA
+    if (m->gpu)
+        return &decoder_work_cuda;
+#endif
+    (void)m;
+    return &decoder_work_host;
+}
+
+/* Memory, kernels and a stream of the device that the configuration names. */
+static train_status_t open_device (train_decoder_t *m, train_error_t *err)
+{
+    void *memory = NULL, *stream = NULL;
+
+    m->gpu = m->config.device.device_type == kDLCUDA;
+    m->device = m->gpu ? m->config.device.device_id : 0;
+#ifndef DECODER_CUDA
+    if (m->gpu)
+        return err_set (err, TRAIN_ENOTSUP,
+                        "decoder on a GPU: libtrain was built without CUDA");
+#endif
+    TRY (backend_find (m->gpu ? "cuda" : "host", &m->ops, err));
+    m->kern = kernels_of (m);
+    m->work = work_of (m);
+    TRY (m->ops->alloc (m->device, sizeof (*m->sum), &memory, err));
+    m->sum = memory;
+    TRY (m->ops->pin (m->device, sizeof (*m->read), &memory, err));
+    m->read = memory;
+    if (m->gpu)
+        TRY (m->ops->stream_create (m->device, &stream, err));
+    m->stream = stream;
+    return m->ops->fill (m->device, m->sum, 0, sizeof (*m->sum), m->stream,
+                         err);
+}
+
+static train_status_t make_arena (train_decoder_t *m, train_dtype_t dtype,
+                                  const char *what, train_tensor_t *t,
                                   train_error_t *err)
 {
-    size_t bytes = m->numel * element_size (m);
+    size_t bytes = m->numel * train_dtype_size (dtype);
     int64_t shape[1] = {(int64_t)m->numel};
-    void *data;
+    void *data = NULL;
+    train_status_t status = m->ops->alloc (m->device, bytes, &data, err);
 
-    bytes = (bytes + DECODER_ALIGN - 1) & ~(DECODER_ALIGN - 1);
-    data = aligned_alloc (DECODER_ALIGN, bytes);
-    if (!data)
-        return err_set (err, TRAIN_ENOMEM,
-                        "no memory for %zu parameters (%zu bytes)", m->numel,
-                        bytes);
-    memset (data, 0, bytes);
-    return train_tensor_view (t, data, m->config.dtype, 1, shape, err);
+    if (status != TRAIN_OK)
+        return err_prefix (err, status, "%s of %zu parameters (%zu bytes)",
+                           what, m->numel, bytes);
+    TRY (train_tensor_view (t, data, dtype, 1, shape, err));
+    if (m->gpu)
+        t->t.device = (DLDevice){kDLCUDA, m->device};
+    return m->ops->fill (m->device, data, 0, bytes, m->stream, err);
 }
 
+/* Gradients of weights are f32 where those are shorter. */
 static train_status_t make_arenas (train_decoder_t *m, train_error_t *err)
 {
-    TRY (make_arena (m, &m->weights, err));
-    TRY (make_arena (m, &m->grads, err));
+    train_dtype_t dtype = m->config.dtype;
+    train_dtype_t grads = dtype == TRAIN_F64 ? TRAIN_F64 : TRAIN_F32;
+
+    TRY (make_arena (m, dtype, "weights", &m->weights, err));
+    TRY (make_arena (m, grads, "gradients", &m->grads, err));
     for (size_t u = 0; u < decoder_n_units (m); u++)
         decoder_set_unit (m, u, NULL, NULL);
     return TRAIN_OK;
@@ -57,6 +115,8 @@ static train_status_t create (const train_decoder_config_t *config, bool bare,
     if (!m)
         return err_set (err, TRAIN_ENOMEM, "no memory for a decoder");
     status = decoder_layout (m, &own, err);
+    if (status == TRAIN_OK)
+        status = open_device (m, err);
     if (status == TRAIN_OK && !bare)
         status = make_arenas (m, err);
     if (status != TRAIN_OK) {
@@ -81,13 +141,33 @@ train_status_t decoder_create_bare (const train_decoder_config_t *config,
     return create (config, true, ret_decoder, err);
 }
 
+static void close_device (train_decoder_t *m)
+{
+    if (m->stream)
+        (void)m->ops->sync (m->stream, NULL);
+    m->work->destroy (m);
+    for (size_t i = 0; i < 2; i++) {
+        if (m->ids[i].pinned)
+            m->ops->unpin (m->ids[i].pinned, m->ids[i].bytes);
+        if (m->ids[i].event)
+            m->ops->event_destroy (m->ids[i].event);
+    }
+    m->ops->free (m->acts);
+    m->ops->free (m->weights.t.data);
+    m->ops->free (m->grads.t.data);
+    m->ops->free (m->sum);
+    if (m->read)
+        m->ops->unpin (m->read, sizeof (*m->read));
+    if (m->stream)
+        m->ops->stream_destroy (m->stream);
+}
+
 void train_decoder_destroy (train_decoder_t *m)
 {
     if (!m)
         return;
-    free (m->acts);
-    free (m->weights.t.data);
-    free (m->grads.t.data);
+    if (m->ops)
+        close_device (m);
     free (m->places);
     free (m->units);
     free (m->blocks);
@@ -127,73 +207,25 @@ DLTensor *train_decoder_grads (train_decoder_t *m)
     return &m->grads.t;
 }
 
-/* Every id in low..vocab-1. */
-static train_status_t check_ids (const char *what, const int32_t *ids, int low,
-                                 int vocab, int B, int T, train_error_t *err)
+/* Arguments, then room for the batch and its ids in place. */
+static train_status_t take_batch (train_decoder_t *m, const int32_t *tokens,
+                                  const int32_t *targets, int B, int T,
+                                  int64_t *ret_n, train_error_t *err)
 {
-    for (int b = 0; b < B; b++) {
-        for (int t = 0; t < T; t++) {
-            int32_t id = ids[(size_t)b * (size_t)T + (size_t)t];
-
-            if (id < low || id >= vocab)
-                return err_set (err, TRAIN_EINVAL,
-                                "%s %d of sequence %d, position %d: must be "
-                                "in %d..%d",
-                                what, (int)id, b, t, low, vocab - 1);
-        }
-    }
-    return TRAIN_OK;
-}
-
-/* Make room for a batch; keeps what is there when the shape is the last. */
-static train_status_t prepare (train_decoder_t *m, int B, int T,
-                               train_error_t *err)
-{
-    struct decoder_acts layout;
-    train_status_t status;
-
-    if (m->acts && m->B == B && m->T == T)
-        return TRAIN_OK;
-    status =
-        decoder_acts_layout (&m->dims, B, T, element_size (m), &layout, err);
-    if (status != TRAIN_OK)
-        return status;
-    if (layout.bytes > m->acts_bytes) {
-        void *acts = aligned_alloc (DECODER_ALIGN, layout.bytes);
-
-        if (!acts)
-            return err_set (err, TRAIN_ENOMEM,
-                            "no memory for activations of %d sequences of %d "
-                            "tokens (%zu bytes)",
-                            B, T, layout.bytes);
-        free (m->acts);
-        m->acts = acts;
-        m->acts_bytes = layout.bytes;
-    }
-    m->layout = layout;
-    m->B = B;
-    m->T = T;
-    if (m->config.dtype == TRAIN_F32)
-        decoder_rope_f32 (m);
-    else
-        decoder_rope_f64 (m);
-    return TRAIN_OK;
-}
-
-static train_status_t check_batch (train_decoder_t *m, const int32_t *tokens,
-                                   const int32_t *targets, int B, int T,
-                                   train_error_t *err)
-{
-    train_status_t status;
-
     if (!tokens)
         return err_set (err, TRAIN_EINVAL, "decoder: tokens is NULL");
-    status = prepare (m, B, T, err);
-    if (status == TRAIN_OK)
-        status = check_ids ("token", tokens, 0, m->config.vocab, B, T, err);
-    if (status == TRAIN_OK && targets)
-        status = check_ids ("target", targets, -1, m->config.vocab, B, T, err);
-    return status;
+    TRY (decoder_prepare (m, B, T, err));
+    return decoder_take_ids (m, tokens, targets, ret_n, err);
+}
+
+train_status_t decoder_loss_read (train_decoder_t *m, double *ret_loss_sum,
+                                  train_error_t *err)
+{
+    TRY (m->ops->copy (m->read, m->sum, sizeof (*m->sum), m->stream, err));
+    TRY (m->ops->fill (m->device, m->sum, 0, sizeof (*m->sum), m->stream, err));
+    TRY (m->ops->sync (m->stream, err));
+    *ret_loss_sum = *m->read;
+    return TRAIN_OK;
 }
 
 train_status_t train_decoder_forward (train_decoder_t *m, void *logits,
@@ -203,32 +235,35 @@ train_status_t train_decoder_forward (train_decoder_t *m, void *logits,
                                       train_error_t *err)
 {
     train_status_t status;
-    size_t N;
+    int before;
 
     if (targets && (!ret_loss_sum || !ret_n))
         return err_set (err, TRAIN_EINVAL,
                         "decoder: targets without a place for the loss");
-    status = check_batch (m, tokens, targets, B, T, err);
-    if (status != TRAIN_OK)
-        return status;
-    N = (size_t)B * (size_t)T;
-    if (m->config.dtype == TRAIN_F32)
-        status = decoder_forward_f32 (m, logits, tokens, err);
-    else
-        status = decoder_forward_f64 (m, logits, tokens, err);
-    if (status != TRAIN_OK)
-        return status;
-    if (!targets)
-        return TRAIN_OK;
-    if (!logits)
-        logits = (char *)m->acts + m->layout.logits;
-    if (m->config.dtype == TRAIN_F32)
-        kern_cross_entropy_fwd_f32_host (ret_loss_sum, ret_n, logits, targets,
-                                         N, m->dims.V, NULL);
-    else
-        kern_cross_entropy_fwd_f64_host (ret_loss_sum, ret_n, logits, targets,
-                                         N, m->dims.V, NULL);
-    return TRAIN_OK;
+    before = m->ops->enter (m->device);
+    status = take_batch (m, tokens, targets, B, T, ret_n, err);
+    if (status == TRAIN_OK)
+        status = decoder_forward (m, logits, targets != NULL, err);
+    if (status == TRAIN_OK && targets)
+        status = decoder_loss_read (m, ret_loss_sum, err);
+    if (status == TRAIN_OK)
+        status = m->ops->sync (m->stream, err);
+    m->ops->leave (before);
+    return status;
+}
+
+train_status_t decoder_step_add (train_decoder_t *m, const int32_t *tokens,
+                                 const int32_t *targets, int B, int T,
+                                 double scale, int64_t *ret_n,
+                                 train_error_t *err)
+{
+    int before = m->ops->enter (m->device);
+    train_status_t status = take_batch (m, tokens, targets, B, T, ret_n, err);
+
+    if (status == TRAIN_OK)
+        status = decoder_step (m, scale, err);
+    m->ops->leave (before);
+    return status;
 }
 
 train_status_t train_decoder_step (train_decoder_t *m, const int32_t *tokens,
@@ -236,28 +271,9 @@ train_status_t train_decoder_step (train_decoder_t *m, const int32_t *tokens,
                                    double scale, double *ret_loss_sum,
                                    int64_t *ret_n, train_error_t *err)
 {
-    train_status_t status;
-    size_t N;
-    void *logits;
-
     if (!targets || !ret_loss_sum || !ret_n)
         return err_set (err, TRAIN_EINVAL,
                         "decoder: targets or a place for the loss is NULL");
-    status = check_batch (m, tokens, targets, B, T, err);
-    if (status != TRAIN_OK)
-        return status;
-    N = (size_t)B * (size_t)T;
-    logits = (char *)m->acts + m->layout.logits;
-    if (m->config.dtype == TRAIN_F32) {
-        TRY (decoder_forward_f32 (m, NULL, tokens, err));
-        kern_cross_entropy_bwd_f32_host (logits, ret_loss_sum, ret_n, targets,
-                                         N, m->dims.V, scale, NULL);
-        TRY (decoder_backward_f32 (m, tokens, err));
-    } else {
-        TRY (decoder_forward_f64 (m, NULL, tokens, err));
-        kern_cross_entropy_bwd_f64_host (logits, ret_loss_sum, ret_n, targets,
-                                         N, m->dims.V, scale, NULL);
-        TRY (decoder_backward_f64 (m, tokens, err));
-    }
-    return TRAIN_OK;
+    TRY (decoder_step_add (m, tokens, targets, B, T, scale, ret_n, err));
+    return decoder_loss_read (m, ret_loss_sum, err);
 }

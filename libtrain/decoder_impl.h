@@ -8,6 +8,10 @@
 
 #include <train/decoder.h>
 
+#include "backend.h"
+
+#include "kernels/table.h"
+
 #define DECODER_NAME_MAX 64
 
 /* Widths of one decoder as the passes need them. */
@@ -24,27 +28,78 @@ struct decoder_block {
     size_t bias, q_norm, k_norm; /* where there are such */
 };
 
-/* One arena's use by a batch of (B,T): byte offsets, every array aligned to
- * DECODER_ALIGN. [x] has L + 1 entries of (N,C) one after the other, the other
- * per-block arrays L of theirs. */
-#define DECODER_ALIGN ((size_t)64)
-struct decoder_acts {
-    size_t x;             /* (L+1,N,C) residual stream into each block */
-    size_t norm1, rstd1;  /* (L,N,C), (L,N) */
-    size_t qkv, att, lse; /* (L,N,Q), (L,N,H D), (L,B,H,T) */
-    size_t raw, rstd_qk;  /* (L,N,(H+G) D), (L,N,H+G): q, k before their norm */
-    size_t mid;           /* (L,N,C) stream after attention */
-    size_t norm2, rstd2;  /* (L,N,C), (L,N) */
-    size_t gate_up, act;  /* (L,N,2F), (L,N,F) */
-    size_t norm_f, rstd_f; /* (N,C), (N) */
-    size_t logits;         /* (N,V) */
-    size_t cosine, sine;   /* (T,D/2) */
-    size_t scratch;        /* of attention */
-    size_t tmp;            /* (N,C) */
-    size_t dx, dqkv, datt; /* (N,C), (N,Q), (N,H D) */
-    size_t dgate_up, dact; /* (N,2F), (N,F) */
-    size_t bytes;          /* of the arena */
+/* One array of every block: byte offset of block 0's, and from one block's to
+ * the next; 0 where all blocks share one, which is made again in the backward. */
+struct decoder_array {
+    size_t at, step;
 };
+
+/* One arena's use by a batch of (B,T), every array aligned to DECODER_ALIGN.
+ * Statistics, cosines and sines are of the kernels' [real], the others of the
+ * decoder's dtype. */
+#define DECODER_ALIGN ((size_t)256)
+struct decoder_acts {
+    struct decoder_array x;            /* (L+1) of (N,C): stream into a block */
+    struct decoder_array norm1, rstd1; /* (N,C), (N) */
+    struct decoder_array qkv, att, lse; /* (N,Q), (N,H D), (B,H,T) */
+    struct decoder_array raw, rstd_qk;  /* (N,(H+G) D), (N,H+G): q, k before
+                                          their norm */
+    struct decoder_array mid;           /* (N,C) stream after attention */
+    struct decoder_array norm2, rstd2;  /* (N,C), (N) */
+    struct decoder_array gate_up, act;  /* (N,2F), (N,F) */
+    struct decoder_array norm_f,
+        rstd_f;                        /* (N,C), (N); of no block, and below */
+    struct decoder_array logits;       /* (rows,V) */
+    struct decoder_array cosine, sine; /* (T,D/2) */
+    struct decoder_array tmp;          /* (N,C) */
+    struct decoder_array dx;           /* (N,C) */
+    struct decoder_array dqkv, datt;   /* (N,Q), (N,H D) */
+    struct decoder_array dact;         /* (N,F), in the place of the two */
+    struct decoder_array tokens, targets; /* (N) int32 */
+    struct decoder_array logp, dlogp;     /* (N) f32, unless rows is 0 */
+    struct decoder_array scratch;
+    size_t rows;  /* of the head at a time; 0: all, the logits are whole */
+    size_t bytes; /* of the arena */
+};
+
+/* What sizes activations beside dims, B and T. */
+struct decoder_need {
+    size_t elem, real; /* bytes */
+    int recompute;     /* train_recompute_t */
+    bool whole;        /* logits of all rows at once */
+    bool gpu;          /* ids are copied */
+    size_t scratch;    /* bytes that some kernel wants */
+};
+
+struct train_decoder;
+
+/* Products and attention, which have a state on a GPU. Shapes are those of
+ * kernels.h; m->B, m->T, m->stream hold. */
+struct decoder_work {
+    /* prepare - for a batch of (B,T).
+     *   ret_scratch   bytes of scratch that attention wants */
+    train_status_t (*prepare) (struct train_decoder *m, int B, int T,
+                               size_t *ret_scratch, train_error_t *err);
+    void (*destroy) (struct train_decoder *m);
+    train_status_t (*linear) (struct train_decoder *m, void *y, const void *x,
+                              const void *w, size_t N, size_t in, size_t out,
+                              train_error_t *err);
+    train_status_t (*linear_dx) (struct train_decoder *m, void *dx,
+                                 const void *dy, const void *w, size_t N,
+                                 size_t in, size_t out, train_error_t *err);
+    train_status_t (*linear_dw) (struct train_decoder *m, void *dw,
+                                 const void *dy, const void *x, size_t N,
+                                 size_t in, size_t out, train_error_t *err);
+    train_status_t (*attention) (struct train_decoder *m, void *y, void *lse,
+                                 const void *qkv, train_error_t *err);
+    train_status_t (*attention_bwd) (struct train_decoder *m, void *dqkv,
+                                     const void *dy, const void *y,
+                                     const void *lse, const void *qkv,
+                                     train_error_t *err);
+};
+
+extern const struct decoder_work decoder_work_host;
+extern const struct decoder_work decoder_work_cuda; /* if HAVE_CUDA */
 
 /* A decoder is a row of units, each one range of the arena: unit 0 is the
  * embedding, 1..L the blocks, L + 1 the last norm and the head, if that is not
@@ -63,8 +118,9 @@ struct decoder_place {
  *            be added to as well. decoder_set_unit may be called in it.
  *   after    the weights may go; [backward]: the gradients are whole
  * Forward: units 0, 1..L, L + 1; backward the other way. A tied head asks for
- * unit 0 once more, after L + 1 forward and before it backward: what after says
- * of its gradients there is not so, they are whole after the second time.
+ * unit 0 once more: before L + 1 in the backward (what after says of its
+ * gradients there is not so, they are whole after the second time), and after
+ * L + 1 in a forward whose logits are made whole.
  * An error ends the pass, which returns it; no after follows. */
 struct decoder_hooks {
     train_status_t (*before) (void *arg, size_t unit, bool backward,
@@ -86,10 +142,27 @@ struct train_decoder {
     struct decoder_place *places; /* (L + 2) */
     struct decoder_hooks hooks;
     train_tensor_t weights, grads; /* data is NULL where made bare */
-    void *acts;                    /* grown when a batch needs more */
+    /* Where all that lies, and who works on it. */
+    const struct backend_ops *ops;
+    const struct kern_ops *kern;
+    const struct decoder_work *work;
+    void *engine; /* of [work] */
+    int device;   /* as [ops] counts */
+    bool gpu;
+    void *stream; /* NULL on the host */
+    void *acts;   /* grown when a batch needs more */
     size_t acts_bytes;
     struct decoder_acts layout; /* of the last B, T */
     int B, T;
+    const int32_t *tokens, *targets; /* of this pass, where the kernels are */
+    struct decoder_ids {
+        int32_t *pinned; /* (2,N): tokens, targets */
+        size_t bytes;
+        void *event; /* its copy has been made */
+        bool used;
+    } ids[2];
+    int turn;           /* which of them is next */
+    double *sum, *read; /* loss, summed over passes; on [device]; pinned */
 };
 
 /* decoder_check - TRAIN_EINVAL names the field that is wrong. */
@@ -105,12 +178,61 @@ train_status_t decoder_layout (train_decoder_t *decoder,
 
 /* decoder_acts_layout - the one place that sizes activations.
  *   ret     written
- *   esize   bytes of an element, 4 or 8
  * TRAIN_EINVAL when B or T is below 1 or the sum overflows. */
-train_status_t decoder_acts_layout (const struct decoder_dims *dims, int B,
-                                    int T, size_t esize,
-                                    struct decoder_acts *ret,
+train_status_t decoder_acts_layout (const struct decoder_dims *dims,
+                                    const struct decoder_need *need, int B,
+                                    int T, struct decoder_acts *ret,
                                     train_error_t *err);
+
+/* decoder_prepare - room for a batch of (B,T), rope's tables and all that it
+ * needs; keeps what is there when the shape is the last. TRAIN_EINVAL,
+ * TRAIN_ENOMEM, TRAIN_EDEVICE, TRAIN_ENOTSUP.
+ * decoder_take_ids - check ids and bring them to where the kernels are.
+ *   targets   NULL = none
+ *   ret_n     counted targets; NULL = not wanted */
+train_status_t decoder_prepare (train_decoder_t *decoder, int B, int T,
+                                train_error_t *err);
+train_status_t decoder_take_ids (train_decoder_t *decoder,
+                                 const int32_t *tokens, const int32_t *targets,
+                                 int64_t *ret_n, train_error_t *err);
+
+/* decoder_step_add - train_decoder_step without its end: on a GPU it enqueues,
+ * and the loss is added to what decoder_loss_read gives.
+ * decoder_loss_read - wait for all that is enqueued; the sum of losses since
+ * the last time. */
+train_status_t decoder_step_add (train_decoder_t *decoder,
+                                 const int32_t *tokens, const int32_t *targets,
+                                 int B, int T, double scale, int64_t *ret_n,
+                                 train_error_t *err);
+train_status_t decoder_loss_read (train_decoder_t *decoder,
+                                  double *ret_loss_sum, train_error_t *err);
+
+/* decoder_act - array of block [l]. decoder_weight, decoder_grad - what lies at
+ * [offset] of the arena, which is of unit [u]. */
+static inline void *decoder_act (const train_decoder_t *m,
+                                 struct decoder_array a, size_t l)
+{
+    return (char *)m->acts + a.at + l * a.step;
+}
+
+static inline const void *decoder_weight (const train_decoder_t *m, size_t u,
+                                          size_t offset)
+{
+    return (const char *)m->places[u].weights
+           + (offset - m->units[u].first) * m->kern->elem_size;
+}
+
+static inline void *decoder_grad (const train_decoder_t *m, size_t u,
+                                  size_t offset)
+{
+    return (char *)m->places[u].grads
+           + (offset - m->units[u].first) * m->kern->real_size;
+}
+
+static inline void *decoder_scratch (const train_decoder_t *m)
+{
+    return decoder_act (m, m->layout.scratch, 0);
+}
 
 /* decoder_create_bare - a decoder without arenas: names, shapes and offsets
  * alone. decoder_set_unit must say where weights (and gradients, for a step)
@@ -152,22 +274,23 @@ train_status_t decoder_leave (train_decoder_t *decoder, size_t unit,
 train_status_t decoder_turn (train_decoder_t *decoder, size_t from, size_t to,
                              bool backward, train_error_t *err);
 
-/* The passes; arguments are checked, activations are in place.
- * decoder_forward_* - everything up to the logits, which go to [logits] (N,V)
- *   or, when that is NULL, into the activations.
- * decoder_backward_* - from dL/dlogits in the activations; adds to grads.
- * Errors are those of decoder_enter and decoder_leave. */
-train_status_t decoder_forward_f32 (train_decoder_t *decoder, float *logits,
-                                    const int32_t *tokens, train_error_t *err);
-train_status_t decoder_forward_f64 (train_decoder_t *decoder, double *logits,
-                                    const int32_t *tokens, train_error_t *err);
-train_status_t decoder_backward_f32 (train_decoder_t *decoder,
-                                     const int32_t *tokens, train_error_t *err);
-train_status_t decoder_backward_f64 (train_decoder_t *decoder,
-                                     const int32_t *tokens, train_error_t *err);
-/* decoder_rope_* - fill the tables of cosines and sines for the layout. */
-void decoder_rope_f32 (train_decoder_t *decoder);
-void decoder_rope_f64 (train_decoder_t *decoder);
+/* The passes; arguments are checked, activations and ids are in place. Errors
+ * are those of decoder_enter and decoder_leave, on a GPU also of its libraries.
+ * decoder_forward - up to the last norm.
+ *   logits    (N,V) of the decoder's memory, written; NULL = not wanted
+ *   loss      the loss of m->targets is added to m->sum
+ * decoder_step - forward and backward; the loss is added to m->sum, gradients
+ *   to grads.
+ * decoder_body, decoder_body_bwd - of these, the embedding and the blocks; the
+ *   stream's gradient is in dx.
+ * decoder_rope - fill the tables of cosines and sines for the layout. */
+train_status_t decoder_forward (train_decoder_t *decoder, void *logits,
+                                bool loss, train_error_t *err);
+train_status_t decoder_step (train_decoder_t *decoder, double scale,
+                             train_error_t *err);
+train_status_t decoder_body (train_decoder_t *decoder, train_error_t *err);
+train_status_t decoder_body_bwd (train_decoder_t *decoder, train_error_t *err);
+train_status_t decoder_rope (train_decoder_t *decoder, train_error_t *err);
 
 /* decoder_rope_check - TRAIN_EINVAL names the field of config->rope that is
  * wrong. head_dim is set.

@@ -6,10 +6,14 @@
 #include <train/decoder.h>
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "decoder_impl.h"
+#include "err.h"
 #include "philox.h"
+
+#include "kernels/half.h"
 
 #define STD_DEV 0.02
 #define PI      3.14159265358979323846
@@ -36,10 +40,19 @@ static void normals (uint64_t seed, size_t param, uint64_t pair, double ret[2])
 static void put (const train_decoder_t *m, void *weights, size_t at,
                  double value)
 {
-    if (m->config.dtype == TRAIN_F32)
-        ((float *)weights)[at] = (float)value;
-    else
+    switch (m->config.dtype) {
+    case TRAIN_F64:
         ((double *)weights)[at] = value;
+        break;
+    case TRAIN_BF16:
+        ((uint16_t *)weights)[at] = half_to_bf16 ((float)value);
+        break;
+    case TRAIN_F16:
+        ((uint16_t *)weights)[at] = half_to_f16 ((float)value);
+        break;
+    default:
+        ((float *)weights)[at] = (float)value;
+    }
 }
 
 static bool ends_with (const char *name, const char *tail)
@@ -90,11 +103,41 @@ void decoder_init_unit (const train_decoder_t *m, size_t unit, uint64_t seed,
     }
 }
 
+/* One unit by way of the host's memory. */
+static train_status_t init_far (train_decoder_t *m, size_t unit, uint64_t seed,
+                                train_error_t *err)
+{
+    const struct decoder_unit *u = &m->units[unit];
+    void *own = malloc (u->count * m->kern->elem_size);
+    train_status_t status = TRAIN_OK;
+
+    if (!own)
+        return err_set (err, TRAIN_ENOMEM, "no memory for %zu weights",
+                        u->count);
+    decoder_init_unit (m, unit, seed, own);
+    status = m->ops->copy (m->places[unit].weights, own,
+                           u->count * m->kern->elem_size, m->stream, err);
+    if (status == TRAIN_OK)
+        status = m->ops->sync (m->stream, err);
+    free (own);
+    return status;
+}
+
+train_status_t train_decoder_draw (train_decoder_t *m, uint64_t seed,
+                                   train_error_t *err)
+{
+    for (size_t u = 0; u < decoder_n_units (m); u++) {
+        if (!m->places[u].weights)
+            return err_set (err, TRAIN_ESTATE, "unit %zu has no weights", u);
+        if (m->gpu)
+            TRY (init_far (m, u, seed, err));
+        else
+            decoder_init_unit (m, u, seed, m->places[u].weights);
+    }
+    return TRAIN_OK;
+}
+
 void train_decoder_init (train_decoder_t *m, uint64_t seed)
 {
-    size_t esize = train_dtype_size (m->config.dtype);
-
-    for (size_t u = 0; u < decoder_n_units (m); u++)
-        decoder_init_unit (
-            m, u, seed, (char *)m->weights.t.data + m->units[u].first * esize);
+    (void)train_decoder_draw (m, seed, NULL);
 }

@@ -11,8 +11,6 @@
 #include "decoder_impl.h"
 #include "err.h"
 
-#include "kernels/kernels.h"
-
 #define MAX_NUMEL ((size_t)1 << 40) /* keeps every later product in size_t */
 
 static train_status_t positive (const char *name, int value, train_error_t *err)
@@ -45,6 +43,26 @@ static train_status_t check_heads (const train_decoder_config_t *c,
                         "model kv_heads is %d: must divide heads (%d)",
                         c->kv_heads, c->heads);
     return TRAIN_OK;
+}
+
+static train_status_t check_place (const train_decoder_config_t *c,
+                                   train_error_t *err)
+{
+    if ((int)c->recompute < TRAIN_RECOMPUTE_NOTHING
+        || c->recompute > TRAIN_RECOMPUTE_BLOCKS)
+        return err_set (err, TRAIN_EINVAL,
+                        "model recompute is %d: must be a train_recompute_t",
+                        (int)c->recompute);
+    if (c->device.device_type == kDLCUDA && c->dtype == TRAIN_F64)
+        return err_set (err, TRAIN_EINVAL,
+                        "model dtype is F64: GPUs have F32, BF16 and F16");
+    if (c->device.device_type == kDLCUDA || c->device.device_type == kDLCPU
+        || c->device.device_type == 0)
+        return TRAIN_OK;
+    return err_set (err, TRAIN_EINVAL,
+                    "model device is of DLPack's type %d: must be kDLCPU or "
+                    "kDLCUDA",
+                    (int)c->device.device_type);
 }
 
 static train_status_t check_config (const train_decoder_config_t *c,
@@ -80,11 +98,12 @@ static train_status_t check_config (const train_decoder_config_t *c,
         return err_set (err, TRAIN_EINVAL,
                         "model norm_eps is %g: must be between 0 and 1",
                         c->norm_eps);
-    if (c->dtype != TRAIN_F32 && c->dtype != TRAIN_F64)
+    if (c->dtype != TRAIN_F32 && c->dtype != TRAIN_F64 && c->dtype != TRAIN_BF16
+        && c->dtype != TRAIN_F16)
         return err_set (err, TRAIN_EINVAL,
-                        "model dtype is %s: must be F32 or F64",
+                        "model dtype is %s: must be F32, F64, BF16 or F16",
                         train_dtype_name (c->dtype));
-    return TRAIN_OK;
+    return check_place (c, err);
 }
 
 /* In double, which cannot overflow here: is the model of a size that every
@@ -230,64 +249,5 @@ train_status_t decoder_layout (train_decoder_t *m,
     m->norm_f = add (m, -1, "model.norm", 0, d->C);
     m->head = config->tie ? m->embed : add (m, -1, "lm_head", d->V, d->C);
     end_unit (m, d->L + 1);
-    return TRAIN_OK;
-}
-
-/* Reserve [count] elements; returns the byte offset. */
-static size_t take (struct decoder_acts *a, size_t esize, size_t count)
-{
-    size_t at = a->bytes;
-
-    a->bytes += (count * esize + DECODER_ALIGN - 1) & ~(DECODER_ALIGN - 1);
-    return at;
-}
-
-train_status_t decoder_acts_layout (const struct decoder_dims *d, int B, int T,
-                                    size_t esize, struct decoder_acts *ret,
-                                    train_error_t *err)
-{
-    struct decoder_acts a = {0};
-    size_t N, row, qk = d->norm ? d->H + d->G : 0;
-
-    if (B < 1 || T < 1)
-        return err_set (err, TRAIN_EINVAL,
-                        "batch of %d sequences of %d tokens: both must be at "
-                        "least 1",
-                        B, T);
-    N = (size_t)B * (size_t)T;
-    row = d->L
-              * (4 * d->C + d->Q + d->H * d->D + d->H + 3 * d->F + 4
-                 + qk * (d->D + 1))
-          + 5 * d->C + d->V + d->Q + 2 * d->H * d->D + 3 * d->F + d->D + 256;
-    if (N > INT_MAX || N > SIZE_MAX / 4 / esize / row)
-        return err_set (err, TRAIN_EINVAL,
-                        "batch of %d sequences of %d tokens is too large", B,
-                        T);
-    a.x = take (&a, esize, (d->L + 1) * N * d->C);
-    a.norm1 = take (&a, esize, d->L * N * d->C);
-    a.rstd1 = take (&a, esize, d->L * N);
-    a.qkv = take (&a, esize, d->L * N * d->Q);
-    a.att = take (&a, esize, d->L * N * d->H * d->D);
-    a.lse = take (&a, esize, d->L * N * d->H);
-    a.raw = take (&a, esize, d->L * N * qk * d->D);
-    a.rstd_qk = take (&a, esize, d->L * N * qk);
-    a.mid = take (&a, esize, d->L * N * d->C);
-    a.norm2 = take (&a, esize, d->L * N * d->C);
-    a.rstd2 = take (&a, esize, d->L * N);
-    a.gate_up = take (&a, esize, d->L * N * 2 * d->F);
-    a.act = take (&a, esize, d->L * N * d->F);
-    a.norm_f = take (&a, esize, N * d->C);
-    a.rstd_f = take (&a, esize, N);
-    a.logits = take (&a, esize, N * d->V);
-    a.cosine = take (&a, esize, (size_t)T * d->D / 2);
-    a.sine = take (&a, esize, (size_t)T * d->D / 2);
-    a.scratch = take (&a, esize, kern_attention_scratch ((size_t)T));
-    a.tmp = take (&a, esize, N * d->C);
-    a.dx = take (&a, esize, N * d->C);
-    a.dqkv = take (&a, esize, N * d->Q);
-    a.datt = take (&a, esize, N * d->H * d->D);
-    a.dgate_up = take (&a, esize, N * 2 * d->F);
-    a.dact = take (&a, esize, N * d->F);
-    *ret = a;
     return TRAIN_OK;
 }

@@ -3,6 +3,7 @@
  *
  * Rates in double: a table in float would err by t 6e-8 in the angle. */
 #include <math.h>
+#include <stdlib.h>
 
 #include "decoder_impl.h"
 #include "err.h"
@@ -119,4 +120,53 @@ double decoder_rope_rate (const train_decoder_config_t *c, size_t T, size_t j)
 double decoder_rope_scale (const train_decoder_config_t *c)
 {
     return c->rope.kind == TRAIN_ROPE_YARN ? c->rope.attention : 1;
+}
+
+/* Both tables of T positions, in [real] of [m]'s kernels. */
+static void turn_tables (const train_decoder_t *m, void *cosine, void *sine)
+{
+    size_t half = m->dims.D / 2;
+    double scale = decoder_rope_scale (&m->config);
+
+    for (size_t j = 0; j < half; j++) {
+        double rate = decoder_rope_rate (&m->config, (size_t)m->T, j);
+
+        for (size_t t = 0; t < (size_t)m->T; t++) {
+            double c = scale * cos ((double)t * rate);
+            double s = scale * sin ((double)t * rate);
+
+            if (m->kern->real_size == sizeof (float)) {
+                ((float *)cosine)[t * half + j] = (float)c;
+                ((float *)sine)[t * half + j] = (float)s;
+            } else {
+                ((double *)cosine)[t * half + j] = c;
+                ((double *)sine)[t * half + j] = s;
+            }
+        }
+    }
+}
+
+train_status_t decoder_rope (train_decoder_t *m, train_error_t *err)
+{
+    size_t bytes = (size_t)m->T * (m->dims.D / 2) * m->kern->real_size;
+    void *cosine = decoder_act (m, m->layout.cosine, 0);
+    void *sine = decoder_act (m, m->layout.sine, 0);
+    train_status_t status;
+    char *own;
+
+    if (!m->gpu) {
+        turn_tables (m, cosine, sine);
+        return TRAIN_OK;
+    }
+    if (!(own = malloc (2 * bytes)))
+        return err_set (err, TRAIN_ENOMEM, "no memory for %zu bytes",
+                        2 * bytes);
+    turn_tables (m, own, own + bytes);
+    status = m->ops->copy (cosine, own, bytes, m->stream, err);
+    if (status == TRAIN_OK)
+        status = m->ops->copy (sine, own + bytes, bytes, m->stream, err);
+    if (status == TRAIN_OK)
+        status = m->ops->sync (m->stream, err);
+    free (own);
+    return status;
 }

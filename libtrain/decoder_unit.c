@@ -23,11 +23,10 @@ void decoder_set_unit (train_decoder_t *m, size_t unit, void *weights,
                        void *grads)
 {
     size_t first = m->units[unit].first;
-    size_t esize = train_dtype_size (m->config.dtype);
 
     m->places[unit] = (struct decoder_place){
-        weights ? weights : in_arena (&m->weights, first, esize),
-        grads ? grads : in_arena (&m->grads, first, esize),
+        weights ? weights : in_arena (&m->weights, first, m->kern->elem_size),
+        grads ? grads : in_arena (&m->grads, first, m->kern->real_size),
     };
 }
 

@@ -177,23 +177,72 @@ static inline double element (const train_st_entry_t *e, size_t k)
     }
 }
 
-static void fill (train_decoder_t *m, const train_param_t *p,
-                  const train_st_entry_t *e)
+static bool same_type (train_dtype_t dtype, train_st_type_t type)
 {
-    const bool wide = m->config.dtype == TRAIN_F64;
-    float *narrow = (float *)m->weights.t.data + p->offset;
-    double *full = (double *)m->weights.t.data + p->offset;
+    return (dtype == TRAIN_F64 && type == TRAIN_ST_F64)
+           || (dtype == TRAIN_F32 && type == TRAIN_ST_F32)
+           || (dtype == TRAIN_BF16 && type == TRAIN_ST_BF16)
+           || (dtype == TRAIN_F16 && type == TRAIN_ST_F16);
+}
 
-    if (e->type == (wide ? TRAIN_ST_F64 : TRAIN_ST_F32)) {
-        memcpy (wide ? (void *)full : (void *)narrow, e->data, e->bytes);
-        return;
-    }
-    for (size_t k = 0; k < p->count; k++) {
-        if (wide)
-            full[k] = element (e, k);
+/* All of [e] as [dtype], to [to]. What is wider than f32 is rounded twice on
+ * its way to a half: to f32, then to the half. */
+static void convert (void *to, train_dtype_t dtype, const train_st_entry_t *e,
+                     size_t count)
+{
+    for (size_t k = 0; k < count; k++) {
+        double x = element (e, k);
+
+        if (dtype == TRAIN_F64)
+            ((double *)to)[k] = x;
+        else if (dtype == TRAIN_BF16)
+            ((uint16_t *)to)[k] = half_to_bf16 ((float)x);
+        else if (dtype == TRAIN_F16)
+            ((uint16_t *)to)[k] = half_to_f16 ((float)x);
         else
-            narrow[k] = (float)element (e, k);
+            ((float *)to)[k] = (float)x;
     }
+}
+
+/* By way of [own], which has room for it, where the decoder is on a GPU. */
+static train_status_t fill (train_decoder_t *m, const train_param_t *p,
+                            const train_st_entry_t *e, void *own,
+                            train_error_t *err)
+{
+    size_t esize = m->kern->elem_size;
+    char *to = (char *)m->weights.t.data + p->offset * esize;
+    const void *from = own;
+
+    if (!m->gpu)
+        own = to;
+    if (same_type (m->config.dtype, e->type))
+        from = memcpy (own, e->data, e->bytes);
+    else
+        convert (own, m->config.dtype, e, p->count);
+    if (!m->gpu)
+        return TRAIN_OK;
+    TRY (m->ops->copy (to, from, p->count * esize, m->stream, err));
+    return m->ops->sync (m->stream, err);
+}
+
+static train_status_t fill_all (train_decoder_t *m,
+                                const train_safetensors_t *set,
+                                train_error_t *err)
+{
+    train_status_t status = TRAIN_OK;
+    void *own = NULL;
+    size_t most = 0;
+
+    for (size_t i = 0; i < m->n_params; i++)
+        most = m->params[i].count > most ? m->params[i].count : most;
+    if (m->gpu && !(own = malloc (most * m->kern->elem_size)))
+        return err_set (err, TRAIN_ENOMEM, "no memory for %zu weights", most);
+    for (size_t i = 0; i < m->n_params && status == TRAIN_OK; i++)
+        status =
+            fill (m, &m->params[i],
+                  train_safetensors_find (set, m->params[i].name), own, err);
+    free (own);
+    return status;
 }
 
 train_status_t train_hf_load (const char *dir, train_decoder_t *m,
@@ -209,9 +258,8 @@ train_status_t train_hf_load (const char *dir, train_decoder_t *m,
         status = check_param (set, dir, &m->params[i], err);
     if (status == TRAIN_OK)
         status = check_surplus (m, set, dir, err);
-    for (size_t i = 0; i < m->n_params && status == TRAIN_OK; i++)
-        fill (m, &m->params[i],
-              train_safetensors_find (set, m->params[i].name));
+    if (status == TRAIN_OK)
+        status = fill_all (m, set, err);
     train_safetensors_close (set);
     return status;
 }

@@ -82,39 +82,80 @@ static train_status_t same_model (const train_decoder_config_t *there,
     return TRAIN_OK;
 }
 
-static void narrow (uint16_t *y, const train_decoder_t *m, train_dtype_t dtype)
+static double element (const void *x, train_dtype_t dtype, size_t k)
 {
-    for (size_t k = 0; k < m->numel; k++) {
-        float x = m->config.dtype == TRAIN_F64
-                      ? (float)((const double *)m->weights.t.data)[k]
-                      : ((const float *)m->weights.t.data)[k];
-
-        y[k] = dtype == TRAIN_BF16 ? half_to_bf16 (x) : half_to_f16 (x);
+    switch (dtype) {
+    case TRAIN_F64:
+        return ((const double *)x)[k];
+    case TRAIN_BF16:
+        return (double)half_from_bf16 (((const uint16_t *)x)[k]);
+    case TRAIN_F16:
+        return (double)half_from_f16 (((const uint16_t *)x)[k]);
+    default:
+        return (double)((const float *)x)[k];
     }
 }
 
-/* The whole arena as another type, malloc'ed; NULL where it is that already. */
+static void put (void *y, train_dtype_t dtype, size_t k, double x)
+{
+    switch (dtype) {
+    case TRAIN_F64:
+        ((double *)y)[k] = x;
+        break;
+    case TRAIN_BF16:
+        ((uint16_t *)y)[k] = half_to_bf16 ((float)x);
+        break;
+    case TRAIN_F16:
+        ((uint16_t *)y)[k] = half_to_f16 ((float)x);
+        break;
+    default:
+        ((float *)y)[k] = (float)x;
+    }
+}
+
+/* The arena in memory of the host: malloc'ed and copied from a GPU; NULL where
+ * it is there. */
+static train_status_t bring (train_decoder_t *m, void **ret, train_error_t *err)
+{
+    size_t bytes = m->numel * m->kern->elem_size;
+    train_status_t status;
+
+    *ret = NULL;
+    if (!m->gpu)
+        return TRAIN_OK;
+    if (!(*ret = malloc (bytes)))
+        return err_set (err, TRAIN_ENOMEM, "no memory for %zu weights",
+                        m->numel);
+    status = m->ops->copy (*ret, m->weights.t.data, bytes, m->stream, err);
+    if (status == TRAIN_OK)
+        status = m->ops->sync (m->stream, err);
+    if (status == TRAIN_OK)
+        return TRAIN_OK;
+    free (*ret);
+    *ret = NULL;
+    return status;
+}
+
+/* The whole arena on the host as [dtype], malloc'ed; NULL where it is that
+ * already. */
 static train_status_t convert (train_decoder_t *m, train_dtype_t dtype,
                                void **ret, train_error_t *err)
 {
-    const void *x = m->weights.t.data;
+    const void *x;
     void *y;
 
-    *ret = NULL;
+    TRY (bring (m, ret, err));
     if (dtype == m->config.dtype)
         return TRAIN_OK;
-    if (!(y = calloc (m->numel, train_dtype_size (dtype))))
+    x = *ret ? *ret : m->weights.t.data;
+    if ((y = calloc (m->numel, train_dtype_size (dtype))))
+        for (size_t k = 0; k < m->numel; k++)
+            put (y, dtype, k, element (x, m->config.dtype, k));
+    free (*ret);
+    *ret = y;
+    if (!y)
         return err_set (err, TRAIN_ENOMEM, "no memory for %zu weights",
                         m->numel);
-    if (dtype == TRAIN_F32)
-        for (size_t k = 0; k < m->numel; k++)
-            ((float *)y)[k] = (float)((const double *)x)[k];
-    else if (dtype == TRAIN_F64)
-        for (size_t k = 0; k < m->numel; k++)
-            ((double *)y)[k] = (double)((const float *)x)[k];
-    else
-        narrow (y, m, dtype);
-    *ret = y;
     return TRAIN_OK;
 }
 

@@ -9,6 +9,10 @@
  * on queries, keys and values (Qwen2), a norm of each head's queries and keys
  * (Qwen3), heads of any even width, scaled rotary embedding.
  *
+ * The weights and all work are on the host or on one GPU (config.device). There
+ * the passes use cuBLASLt and cuDNN where they can be loaded, and kernels of
+ * their own elsewhere.
+ *
  * All parameters lie in one arena, all gradients in another of the same
  * layout, activations in a third that is sized at the first step; nothing is
  * allocated in later steps of the same shape. One thread uses a decoder. */
@@ -55,6 +59,14 @@ typedef struct train_rope {
     bool whole;       /* yarn: the ramp's ends are rounded outwards */
 } train_rope_t;
 
+/* Which activations the backward makes again instead of their being kept. */
+typedef enum train_recompute {
+    TRAIN_RECOMPUTE_NOTHING = 0,
+    TRAIN_RECOMPUTE_CHEAP = 1,  /* norms and the feed-forward's product: about
+                                   2 % more time, 30 % less memory */
+    TRAIN_RECOMPUTE_BLOCKS = 2, /* all but the stream into each block */
+} train_recompute_t;
+
 typedef struct train_decoder_config {
     size_t size;         /* sizeof (train_decoder_config_t) */
     int layers;          /* >= 1 */
@@ -66,11 +78,16 @@ typedef struct train_decoder_config {
     bool tie;            /* head shares the embedding */
     double rope_theta;   /* 10000 in Llama 2 */
     double norm_eps;     /* 1e-5 */
-    train_dtype_t dtype; /* TRAIN_F32 or TRAIN_F64: of everything */
+    train_dtype_t dtype; /* of weights and activations: TRAIN_F32, BF16, F16;
+                            on the host F64 too. Gradients of weights are F32
+                            where that is BF16 or F16 */
     int head_dim;        /* even; 0 = dim / heads, and is that when read back */
     bool qkv_bias;       /* queries, keys, values get a bias (zero at first) */
     bool qk_norm;        /* RMSNorm of each head's queries and keys */
     train_rope_t rope;   /* zeros: none; theta is rope_theta */
+    DLDevice device;     /* {kDLCUDA, k}: GPU k; zeros or kDLCPU: the host */
+    bool deterministic;  /* on a GPU: the same bits every time */
+    train_recompute_t recompute;
 } train_decoder_config_t;
 
 /* train_decoder_create - allocate parameters and gradients (both zero).
@@ -92,6 +109,11 @@ train_status_t train_decoder_create_bare (const train_decoder_config_t *config,
  * each block scaled by 1/sqrt(2 layers), norms 1, biases 0. Counter-based: the same for
  * any world size and dtype (f32 is the rounded f64). */
 void train_decoder_init (train_decoder_t *decoder, uint64_t seed);
+
+/* train_decoder_draw - the same, with what can fail on a GPU: TRAIN_ENOMEM of
+ * the host, TRAIN_EDEVICE. */
+train_status_t train_decoder_draw (train_decoder_t *decoder, uint64_t seed,
+                                   train_error_t *err);
 
 /* One parameter. Names are Hugging Face's ("model.layers.0.self_attn.
  * q_proj.weight"); shapes are row-major (out, in). */
@@ -115,7 +137,8 @@ DLTensor *train_decoder_weights (train_decoder_t *decoder);
 DLTensor *train_decoder_grads (train_decoder_t *decoder);
 
 /* train_decoder_forward - logits of a batch.
- *   logits   (B,T,V) dtype, written; NULL = not wanted
+ *   logits   (B,T,V) dtype, written, memory of the decoder's device; NULL = not
+ *            wanted
  *   tokens   (B,T) each in 0..vocab-1, else TRAIN_EINVAL with its place
  *   targets  (B,T) the next token; -1 = not counted; NULL = no loss
  *   ret_loss_sum, ret_n   sum over counted tokens of -log p (nats) in f64, and

@@ -59,7 +59,8 @@ static void test_bad_config (void **state)
         {FIELD (kv_heads), 3, "model kv_heads is 3: must divide heads (2)"},
         {FIELD (ffn), 0, "model ffn is 0: must be at least 1"},
         {FIELD (vocab), 0, "model vocab is 0: must be at least 1"},
-        {FIELD (dtype), TRAIN_BF16, "model dtype is BF16: must be F32 or F64"},
+        {FIELD (dtype), TRAIN_I32,
+         "model dtype is I32: must be F32, F64, BF16 or F16"},
     };
     train_decoder_t *m = (train_decoder_t *)&small;
     train_decoder_config_t c;

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * table.h - the kernels of a decoder's layers as one table for each dtype and
+ * place, so that one text of a pass serves them all
+ *
+ * Arguments are those of layers.h with every array as void: it has the table's
+ * element type, or [real] of layers.h where that is said there. Products and
+ * attention are not in it: on a GPU they have a state (gemm_lt.h, attention.h).
+ * The tables of a GPU are there where the build has CUDA. */
+#ifndef KERN_TABLE_H
+#define KERN_TABLE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct kern_ops {
+    size_t elem_size, real_size; /* bytes */
+    void (*rmsnorm_fwd) (void *y, void *rstd, const void *x, const void *w,
+                         size_t N, size_t C, double eps, void *stream);
+    void (*rmsnorm_bwd) (void *dx, void *dw, const void *dy, const void *x,
+                         const void *w, const void *rstd, size_t N, size_t C,
+                         void *scratch, void *stream);
+    void (*addnorm_fwd) (void *y, void *mid, void *rstd, const void *x,
+                         const void *t, const void *w, size_t N, size_t C,
+                         double eps, void *stream);
+    void (*addnorm_bwd) (void *dx, void *dw, const void *dy, const void *dmid,
+                         const void *mid, const void *w, const void *rstd,
+                         size_t N, size_t C, void *scratch, void *stream);
+    void (*headnorm_fwd) (void *qkv, void *raw, void *rstd, const void *wq,
+                          const void *wk, size_t N, size_t H, size_t G,
+                          size_t D, double eps, void *stream);
+    void (*headnorm_bwd) (void *dqkv, void *dwq, void *dwk, const void *raw,
+                          const void *rstd, const void *wq, const void *wk,
+                          size_t N, size_t H, size_t G, size_t D, void *scratch,
+                          void *stream);
+    void (*bias_fwd) (void *x, const void *b, size_t N, size_t C, void *stream);
+    void (*bias_bwd) (void *db, const void *dy, size_t N, size_t C,
+                      void *scratch, void *stream);
+    void (*rope_fwd) (void *x, const void *cosine, const void *sine, size_t B,
+                      size_t T, size_t heads, size_t D, size_t row,
+                      void *stream);
+    void (*rope_bwd) (void *dx, const void *cosine, const void *sine, size_t B,
+                      size_t T, size_t heads, size_t D, size_t row,
+                      void *stream);
+    void (*swiglu_fwd) (void *y, const void *gu, size_t N, size_t F,
+                        void *stream);
+    void (*swiglu_bwd) (void *dgu, const void *dy, const void *gu, size_t N,
+                        size_t F, void *stream);
+    void (*embedding_fwd) (void *y, const void *w, const int32_t *tokens,
+                           size_t N, size_t C, void *stream);
+    void (*embedding_bwd) (void *dw, const void *dy, const int32_t *tokens,
+                           size_t N, size_t C, size_t V, void *scratch,
+                           void *stream);
+    /* loss.h; NULL in f64's */
+    void (*pick) (void *logits, float *logp, const int32_t *targets,
+                  const float *dlogp, size_t N, size_t V, void *stream);
+    void (*fill) (float *y, float value, size_t n, void *stream);
+    void (*loss_sum) (double *sum, const float *logp, size_t N, void *stream);
+    /* of the host alone, NULL in a GPU's: see matmul and attention of
+     * kernels.h */
+    void (*matmul_fwd) (void *y, const void *x, const void *w, size_t N,
+                        size_t in, size_t out, void *stream);
+    void (*matmul_bwd) (void *dx, void *dw, const void *dy, const void *x,
+                        const void *w, size_t N, size_t in, size_t out,
+                        void *stream);
+    void (*attention_fwd) (void *y, void *lse, const void *qkv, void *scratch,
+                           size_t B, size_t T, size_t H, size_t G, size_t D,
+                           double scale, void *stream);
+    void (*attention_bwd) (void *dqkv, const void *dy, const void *y,
+                           const void *lse, const void *qkv, void *scratch,
+                           size_t B, size_t T, size_t H, size_t G, size_t D,
+                           double scale, void *stream);
+};
+
+extern const struct kern_ops kern_ops_f32_host, kern_ops_f64_host,
+    kern_ops_bf16_host, kern_ops_f16_host;
+extern const struct kern_ops kern_ops_f32_cuda, kern_ops_bf16_cuda,
+    kern_ops_f16_cuda;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * decoder_acts.c - the arena of activations: what a batch keeps, and how much
+ * that is
+ *
+ * What the backward makes again is there once for all blocks. Logits in pieces
+ * take at most PIECE bytes at a time, more only for a piece of ROWS rows. */
+#include <limits.h>
+
+#include "decoder_impl.h"
+#include "err.h"
+
+#define PIECE ((size_t)512 << 20)
+#define ROWS  ((size_t)256)
+
+static size_t padded (size_t bytes)
+{
+    return (bytes + DECODER_ALIGN - 1) & ~(DECODER_ALIGN - 1);
+}
+
+/* [n] arrays of [count] elements; [n] 0: one, which all share. */
+static struct decoder_array take (struct decoder_acts *a, size_t esize,
+                                  size_t n, size_t count)
+{
+    struct decoder_array ret = {a->bytes, n ? padded (count * esize) : 0};
+
+    a->bytes += (n ? n : 1) * padded (count * esize);
+    return ret;
+}
+
+/* Does every product below stay in range? Generous in each term. */
+static train_status_t check (const struct decoder_dims *d,
+                             const struct decoder_need *need, int B, int T,
+                             train_error_t *err)
+{
+    size_t N, row, esize = need->elem > need->real ? need->elem : need->real;
+    size_t heads = d->H + d->G;
+
+    if (B < 1 || T < 1)
+        return err_set (err, TRAIN_EINVAL,
+                        "batch of %d sequences of %d tokens: both must be at "
+                        "least 1",
+                        B, T);
+    N = (size_t)B * (size_t)T;
+    row = (d->L + 1)
+              * (5 * d->C + d->Q + d->H * d->D + d->H + 4 * d->F + 4
+                 + heads * (d->D + 1))
+          + 8 * d->C + d->V + 2 * d->Q + 2 * d->H * d->D + 4 * d->F + d->D
+          + 512;
+    if (N > INT_MAX || N > SIZE_MAX / 8 / esize / row)
+        return err_set (err, TRAIN_EINVAL,
+                        "batch of %d sequences of %d tokens is too large", B,
+                        T);
+    return TRAIN_OK;
+}
+
+static void take_blocks (struct decoder_acts *a, const struct decoder_dims *d,
+                         const struct decoder_need *need, size_t N)
+{
+    size_t e = need->elem, r = need->real, L = d->L;
+    size_t kept = need->recompute == TRAIN_RECOMPUTE_BLOCKS ? 0 : L;
+    size_t cheap = need->recompute == TRAIN_RECOMPUTE_NOTHING ? L : 0;
+    size_t heads = d->norm ? d->H + d->G : 0;
+
+    a->x = take (a, e, L + 1, N * d->C);
+    a->norm1 = take (a, e, cheap, N * d->C);
+    a->rstd1 = take (a, r, kept, N);
+    a->qkv = take (a, e, kept, N * d->Q);
+    a->att = take (a, e, kept, N * d->H * d->D);
+    a->lse = take (a, r, kept, N * d->H);
+    a->raw = take (a, e, kept, N * heads * d->D);
+    a->rstd_qk = take (a, r, kept, N * heads);
+    a->mid = take (a, e, kept, N * d->C);
+    a->norm2 = take (a, e, cheap, N * d->C);
+    a->rstd2 = take (a, r, kept, N);
+    a->gate_up = take (a, e, kept, N * 2 * d->F);
+    a->act = take (a, e, cheap, N * d->F);
+}
+
+static void take_head (struct decoder_acts *a, const struct decoder_dims *d,
+                       const struct decoder_need *need, size_t N)
+{
+    size_t row = d->V * need->elem, rows = PIECE / row;
+
+    rows = rows > ROWS ? rows / ROWS * ROWS : ROWS;
+    rows = rows < N ? rows : N;
+    a->rows = need->whole ? 0 : rows;
+    a->norm_f = take (a, need->elem, 0, N * d->C);
+    a->rstd_f = take (a, need->real, 0, N);
+    a->logits = take (a, need->elem, 0, (need->whole ? N : rows) * d->V);
+    a->logp = take (a, sizeof (float), 0, need->whole ? 0 : N);
+    a->dlogp = take (a, sizeof (float), 0, need->whole ? 0 : N);
+}
+
+/* What lives no longer than a block's backward. */
+static void take_work (struct decoder_acts *a, const struct decoder_dims *d,
+                       const struct decoder_need *need, size_t N)
+{
+    size_t e = need->elem, end;
+
+    a->tmp = take (a, e, 0, N * d->C);
+    a->dx = take (a, e, 0, N * d->C);
+    end = a->bytes;
+    a->dact = take (a, e, 0, N * d->F); /* gone before attention's begin */
+    end = a->bytes - end;
+    a->bytes -= end;
+    a->dqkv = take (a, e, 0, N * d->Q);
+    a->datt = take (a, e, 0, N * d->H * d->D);
+    if (a->bytes < a->dact.at + end)
+        a->bytes = a->dact.at + end;
+}
+
+train_status_t decoder_acts_layout (const struct decoder_dims *d,
+                                    const struct decoder_need *need, int B,
+                                    int T, struct decoder_acts *ret,
+                                    train_error_t *err)
+{
+    struct decoder_acts a = {0};
+    size_t N;
+
+    TRY (check (d, need, B, T, err));
+    N = (size_t)B * (size_t)T;
+    take_blocks (&a, d, need, N);
+    take_head (&a, d, need, N);
+    take_work (&a, d, need, N);
+    a.cosine = take (&a, need->real, 0, (size_t)T * d->D / 2);
+    a.sine = take (&a, need->real, 0, (size_t)T * d->D / 2);
+    a.tokens = take (&a, sizeof (int32_t), 0, need->gpu ? N : 0);
+    a.targets = take (&a, sizeof (int32_t), 0, need->gpu ? N : 0);
+    a.scratch = take (&a, 1, 0, need->scratch);
+    *ret = a;
+    return TRAIN_OK;
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * decoder_host.c - products and attention of a decoder on the host */
+#include <math.h>
+
+#include "decoder_impl.h"
+
+#include "kernels/kernels.h"
+
+static train_status_t op_prepare (train_decoder_t *m, int B, int T,
+                                  size_t *ret_scratch, train_error_t *err)
+{
+    const struct decoder_dims *d = &m->dims;
+    size_t t = (size_t)T;
+
+    (void)B, (void)err;
+    if (m->kern->elem_size == m->kern->real_size)
+        *ret_scratch = kern_attention_scratch (t) * m->kern->real_size;
+    else
+        *ret_scratch =
+            kern_attention_half_scratch (t, d->H, d->G, d->D) * sizeof (float);
+    return TRAIN_OK;
+}
+
+static void op_destroy (train_decoder_t *m)
+{
+    (void)m;
+}
+
+static train_status_t op_linear (train_decoder_t *m, void *y, const void *x,
+                                 const void *w, size_t N, size_t in, size_t out,
+                                 train_error_t *err)
+{
+    (void)err;
+    m->kern->matmul_fwd (y, x, w, N, in, out, NULL);
+    return TRAIN_OK;
+}
+
+static train_status_t op_linear_dx (train_decoder_t *m, void *dx,
+                                    const void *dy, const void *w, size_t N,
+                                    size_t in, size_t out, train_error_t *err)
+{
+    (void)err;
+    m->kern->matmul_bwd (dx, NULL, dy, NULL, w, N, in, out, NULL);
+    return TRAIN_OK;
+}
+
+static train_status_t op_linear_dw (train_decoder_t *m, void *dw,
+                                    const void *dy, const void *x, size_t N,
+                                    size_t in, size_t out, train_error_t *err)
+{
+    (void)err;
+    m->kern->matmul_bwd (NULL, dw, dy, x, NULL, N, in, out, NULL);
+    return TRAIN_OK;
+}
+
+static double scale_of (const train_decoder_t *m)
+{
+    return 1.0 / sqrt ((double)m->dims.D);
+}
+
+static train_status_t op_attention (train_decoder_t *m, void *y, void *lse,
+                                    const void *qkv, train_error_t *err)
+{
+    const struct decoder_dims *d = &m->dims;
+
+    (void)err;
+    m->kern->attention_fwd (y, lse, qkv, decoder_scratch (m), (size_t)m->B,
+                            (size_t)m->T, d->H, d->G, d->D, scale_of (m), NULL);
+    return TRAIN_OK;
+}
+
+static train_status_t op_attention_bwd (train_decoder_t *m, void *dqkv,
+                                        const void *dy, const void *y,
+                                        const void *lse, const void *qkv,
+                                        train_error_t *err)
+{
+    const struct decoder_dims *d = &m->dims;
+
+    (void)err;
+    m->kern->attention_bwd (dqkv, dy, y, lse, qkv, decoder_scratch (m),
+                            (size_t)m->B, (size_t)m->T, d->H, d->G, d->D,
+                            scale_of (m), NULL);
+    return TRAIN_OK;
+}
+
+const struct decoder_work decoder_work_host = {
+    .prepare = op_prepare,
+    .destroy = op_destroy,
+    .linear = op_linear,
+    .linear_dx = op_linear_dx,
+    .linear_dw = op_linear_dw,
+    .attention = op_attention,
+    .attention_bwd = op_attention_bwd,
+};
