@@ -43,6 +43,30 @@ static train_status_t room (void *ret, size_t bytes, const char *what,
     return TRAIN_OK;
 }
 
+static train_dtype_t real_of (train_dtype_t dtype)
+{
+    return dtype == TRAIN_F64 ? TRAIN_F64 : TRAIN_F32;
+}
+
+static train_status_t check_types (const struct fsdp_options *o,
+                                   const struct fsdp_model *m, bool sharded,
+                                   train_error_t *err)
+{
+    train_dtype_t real = real_of (m->dtype);
+
+    if (m->dtype != TRAIN_F32 && m->dtype != TRAIN_F64 && m->dtype != TRAIN_BF16
+        && m->dtype != TRAIN_F16)
+        return err_set (err, TRAIN_ENOTSUP, "fsdp: a model of %s",
+                        train_dtype_name (m->dtype));
+    if (o->reduce == real
+        || (sharded && o->reduce == TRAIN_BF16 && real == TRAIN_F32))
+        return TRAIN_OK;
+    return err_set (err, TRAIN_ENOTSUP,
+                    "fsdp: gradients of %s cannot be reduced as %s%s",
+                    train_dtype_name (real), train_dtype_name (o->reduce),
+                    sharded ? "" : " where nothing is sharded");
+}
+
 static train_status_t check (const struct fsdp_options *o,
                              const struct fsdp_model *m, train_error_t *err)
 {
@@ -53,16 +77,7 @@ static train_status_t check (const struct fsdp_options *o,
     if (o->prefetch < 0)
         return err_set (err, TRAIN_EINVAL, "fsdp: prefetch %d is below 0",
                         o->prefetch);
-    if (m->dtype != TRAIN_F32 && m->dtype != TRAIN_F64)
-        return err_set (err, TRAIN_ENOTSUP, "fsdp: a model of %s",
-                        train_dtype_name (m->dtype));
-    if (o->reduce != m->dtype
-        && !(sharded && o->reduce == TRAIN_BF16 && m->dtype == TRAIN_F32))
-        return err_set (err, TRAIN_ENOTSUP,
-                        "fsdp: gradients of %s cannot be reduced as %s%s",
-                        train_dtype_name (m->dtype),
-                        train_dtype_name (o->reduce),
-                        sharded ? "" : " where nothing is sharded");
+    TRY (check_types (o, m, sharded, err));
     if (m->n_visits == 0)
         return err_set (err, TRAIN_EINVAL, "fsdp: the model visits no unit");
     if (sharded ? !m->set_unit : !m->weights || !m->grads)
@@ -179,8 +194,10 @@ static train_status_t make_slots (struct fsdp *f, size_t most,
         return err_set (err, TRAIN_ENOMEM, "no memory for %zu slots",
                         f->n_slots);
     for (size_t i = 0; i < f->n_slots; i++)
-        TRY (room (&f->slots[i], full ? most : fsdp_whole_bytes (f, i),
-                   "a gathered unit", err));
+        TRY (
+            room (&f->slots[i],
+                  (full ? most : fsdp_whole_bytes (f, i)) / f->esize * f->wsize,
+                  "a gathered unit", err));
     return TRAIN_OK;
 }
 
@@ -212,16 +229,28 @@ static train_status_t make_shard (struct fsdp *f, const struct fsdp_model *m,
 {
     size_t n = train_shard_size (f->plan);
     void *weights = m->weights, *grads = m->grads;
+    bool low = f->wdtype != f->dtype;
 
     f->held.shard = n;
-    if (f->sharded) {
-        TRY (room (&f->arena, 2 * n * f->esize, "a shard", err));
+    if (f->sharded || low)
+        TRY (room (&f->arena, (f->sharded ? 2 : 1) * n * f->esize, "a shard",
+                   err));
+    f->own_low = f->sharded && low;
+    if (f->own_low)
+        TRY (room (&f->low, n * f->wsize, "rounded weights", err));
+    else if (low)
+        f->low = m->weights;
+    if (f->arena)
         weights = f->arena;
+    if (f->sharded) {
         grads = (char *)f->arena + n * f->esize;
         TRY (make_rooms (f, err));
     }
     TRY (fsdp_view (f, &f->weights, weights, f->dtype, n, err));
-    return fsdp_view (f, &f->grads, grads, f->dtype, n, err);
+    TRY (fsdp_view (f, &f->grads, grads, f->dtype, n, err));
+    if (!f->sharded)
+        fsdp_widen (f);
+    return TRAIN_OK;
 }
 
 static train_status_t set_up (struct fsdp *f, const struct fsdp_model *m,
@@ -250,8 +279,10 @@ train_status_t fsdp_create (const struct fsdp_options *opts,
     f->opts = *opts;
     f->group = group;
     f->sharded = opts->strategy >= TRAIN_SHARD_GRAD_OP;
-    f->dtype = model->dtype;
-    f->esize = train_dtype_size (model->dtype);
+    f->wdtype = model->dtype;
+    f->dtype = real_of (model->dtype);
+    f->wsize = train_dtype_size (f->wdtype);
+    f->esize = train_dtype_size (f->dtype);
     f->set_unit = model->set_unit;
     f->forget = model->forget;
     f->arg = model->arg;
@@ -278,6 +309,8 @@ void fsdp_destroy (struct fsdp *f)
     }
     free (f->slots);
     free (f->slot_taken);
+    if (f->own_low)
+        free (f->low);
     free (f->kept);
     free (f->arena);
     free (f->works);
@@ -303,6 +336,16 @@ int fsdp_rank (const struct fsdp *f)
 bool fsdp_is_sharded (const struct fsdp *f)
 {
     return f->sharded;
+}
+
+bool fsdp_is_plain (const struct fsdp *f)
+{
+    return !f->sharded && !f->low;
+}
+
+train_dtype_t fsdp_real (const struct fsdp *f)
+{
+    return f->dtype;
 }
 
 DLTensor *fsdp_weights (struct fsdp *f)

@@ -43,14 +43,15 @@ struct fsdp_options {
     int prefetch;         /* stays gathered ahead; 0.. */
     bool no_sync;         /* sharded: gradients of all passes but the last stay
                              whole on each rank, and are reduced once */
-    train_dtype_t reduce; /* of gradients on the wire: the model's type, or
+    train_dtype_t reduce; /* of gradients on the wire: their type, or sharded
                              TRAIN_BF16 for F32 (sums are F32 there, rounded
                              once) */
 };
 
 /* What the engine knows of a model. Copied, but for [arg] and the arenas. */
 struct fsdp_model {
-    train_dtype_t dtype; /* F32 or F64: of weights and gradients */
+    train_dtype_t dtype; /* of weights; gradients, masters and moments are F32,
+                            of F64 F64 */
     const train_shard_param_t *params;
     size_t n_params;
     const size_t *visits; /* (n_visits) units of the model, forward */
@@ -71,7 +72,8 @@ struct fsdp_held {
     size_t most_weights, most_grads;
 };
 
-/* fsdp_create - shards (zero) and buffers. Local.
+/* fsdp_create - shards and buffers. Sharded weights are zero; replicas that
+ * need masters widen the model's weights. Local.
  *   group   borrowed, outlives the engine
  * TRAIN_EINVAL names what is wrong; TRAIN_ENOMEM. */
 train_status_t fsdp_create (const struct fsdp_options *opts,
@@ -88,7 +90,8 @@ train_status_t fsdp_of_decoder (const struct fsdp_options *opts,
                                 train_group_t *group, train_decoder_t *decoder,
                                 struct fsdp **ret_fsdp, train_error_t *err);
 /* fsdp_init_decoder - each rank draws its shard of what train_decoder_init
- * draws; no rank has more than a flat unit at a time. Local. */
+ * draws, masters before they are rounded; no rank has more than a unit of the
+ * model at a time. Local. */
 train_status_t fsdp_init_decoder (struct fsdp *fsdp,
                                   const train_decoder_t *decoder, uint64_t seed,
                                   train_error_t *err);
@@ -103,8 +106,14 @@ train_status_t fsdp_adamw (const struct fsdp *fsdp,
 const train_shard_plan_t *fsdp_plan (const struct fsdp *fsdp);
 int fsdp_rank (const struct fsdp *fsdp); /* in the plan */
 bool fsdp_is_sharded (const struct fsdp *fsdp);
-DLTensor *fsdp_weights (struct fsdp *fsdp); /* the shard, 1-D */
+/* Are the model's own arenas the shard: all of it, and no masters beside it? */
+bool fsdp_is_plain (const struct fsdp *fsdp);
+train_dtype_t fsdp_real (const struct fsdp *fsdp); /* of the shard */
+DLTensor *fsdp_weights (struct fsdp *fsdp); /* masters of the shard, 1-D */
 DLTensor *fsdp_grads (struct fsdp *fsdp);
+/* fsdp_updated - the masters have changed: round them to the model's type.
+ * Before the next pass. Local. */
+void fsdp_updated (struct fsdp *fsdp);
 struct fsdp_held fsdp_held (const struct fsdp *fsdp);
 
 /* fsdp_begin - a step: gradients become zero, and weights are gathered anew. */

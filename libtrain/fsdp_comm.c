@@ -52,9 +52,10 @@ train_status_t fsdp_gather (struct fsdp *f, size_t u, bool must,
     if (chunk == 0)
         return TRAIN_OK;
     TRY (fsdp_view (f, &in,
-                    (char *)f->weights.t.data + unit->plan->at * f->esize,
-                    f->dtype, chunk, err));
-    TRY (fsdp_view (f, &out, unit->weights, f->dtype, chunk * f->world, err));
+                    (char *)(f->low ? f->low : f->weights.t.data)
+                        + unit->plan->at * f->wsize,
+                    f->wdtype, chunk, err));
+    TRY (fsdp_view (f, &out, unit->weights, f->wdtype, chunk * f->world, err));
     return train_all_gather_async (f->group, &in.t, &out.t, &unit->gather, err);
 }
 

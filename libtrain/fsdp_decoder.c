@@ -101,6 +101,9 @@ static train_status_t create (const struct fsdp_options *opts,
     };
     struct decoder_hooks hooks = {before, after, NULL};
 
+    if (train_decoder_config (d)->device.device_type == kDLCUDA)
+        return err_set (err, TRAIN_ENOTSUP,
+                        "fsdp: a decoder on a GPU is not served yet");
     TRY (fsdp_create (opts, group, &model, ret_fsdp, err));
     hooks.arg = *ret_fsdp;
     decoder_set_hooks (d, &hooks);
@@ -146,16 +149,28 @@ static void keep (struct fsdp *f, const train_decoder_t *d, size_t unit,
 train_status_t fsdp_init_decoder (struct fsdp *f, const train_decoder_t *d,
                                   uint64_t seed, train_error_t *err)
 {
-    for (size_t u = 0; u < decoder_n_units (d); u++) {
+    train_decoder_config_t c = *train_decoder_config (d);
+    train_decoder_t *draws = NULL; /* the same model, of the masters' type */
+    train_status_t status;
+
+    c.dtype = f->dtype;
+    c.device = (DLDevice){kDLCPU, 0};
+    status = decoder_create_bare (&c, &draws, err);
+    for (size_t u = 0; u < decoder_n_units (d) && status == TRAIN_OK; u++) {
         char *drawn = malloc (decoder_unit (d, u)->count * f->esize);
 
-        if (!drawn)
-            return err_set (err, TRAIN_ENOMEM, "no memory to draw unit %zu", u);
-        decoder_init_unit (d, u, seed, drawn);
+        if (!drawn) {
+            status =
+                err_set (err, TRAIN_ENOMEM, "no memory to draw unit %zu", u);
+            break;
+        }
+        decoder_init_unit (draws, u, seed, drawn);
         keep (f, d, u, drawn);
         free (drawn);
     }
-    return TRAIN_OK;
+    train_decoder_destroy (draws);
+    fsdp_updated (f);
+    return status;
 }
 
 train_status_t fsdp_adamw (const struct fsdp *f, const train_decoder_t *d,

@@ -40,8 +40,10 @@ struct fsdp {
     train_shard_plan_t *plan;
     int rank; /* in the plan */
     bool sharded;
-    train_dtype_t dtype;
-    size_t esize, world; /* of the plan */
+    train_dtype_t wdtype; /* of weights in the model */
+    train_dtype_t dtype;  /* of masters and gradients */
+    size_t wsize, esize;  /* bytes of an element of these */
+    size_t world;         /* of the plan */
     void (*set_unit) (void *arg, size_t unit, void *weights, void *grads);
     void (*forget) (void *arg);
     void *arg;
@@ -55,8 +57,11 @@ struct fsdp {
     size_t n_units;
 
     train_tensor_t weights, grads; /* the shard; replicas: the model's */
-    void *arena;                   /* all below and the shard */
-    char **slots;                  /* (n_slots) room for whole weights */
+    void *arena;                   /* of the shard */
+    uint16_t *low; /* the masters rounded to wdtype: of the shard, or the
+                      model's; NULL: they are of that type */
+    bool own_low;
+    char **slots; /* (n_slots) room for whole weights */
     bool *slot_taken;
     size_t n_slots;
     struct fsdp_grads room[FSDP_N_GRADS];
@@ -73,10 +78,12 @@ struct fsdp {
     struct fsdp_held held;
 };
 
-/* Start of flat unit [u] in an arena of whole units. */
+/* Start of flat unit [u] in an arena of whole units' gradients. */
 size_t fsdp_whole_at (const struct fsdp *f, size_t u);
-/* Bytes of a whole flat unit, padding included. */
+/* Bytes of a whole flat unit's gradients, padding included. */
 size_t fsdp_whole_bytes (const struct fsdp *f, size_t u);
+/* fsdp_widen - the masters from the model's weights. */
+void fsdp_widen (struct fsdp *f);
 
 /* fsdp_gather - begin to gather a flat unit, if it is not here and room is
  * free; [must]: TRAIN_ESTATE where there is none. */

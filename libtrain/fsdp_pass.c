@@ -16,10 +16,10 @@ static size_t visit_of (const struct fsdp *f, bool backward, size_t at)
 /* Hand the visited unit its place. */
 static void place (const struct fsdp *f, size_t unit, size_t u, bool backward)
 {
-    size_t at = f->offset_of[unit] * f->esize;
+    size_t at = f->offset_of[unit];
 
-    f->set_unit (f->arg, unit, f->units[u].weights + at,
-                 backward ? f->now + at : NULL);
+    f->set_unit (f->arg, unit, f->units[u].weights + at * f->wsize,
+                 backward ? f->now + at * f->esize : NULL);
 }
 
 /* Stays behind this one in the direction of the pass, as far as there is room. */

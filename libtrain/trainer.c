@@ -56,6 +56,7 @@ static void share_rows (train_trainer_t *t)
 static train_status_t make_engine (train_trainer_t *t, train_error_t *err)
 {
     const train_trainer_options_t *o = &t->opts;
+    train_dtype_t dtype = train_decoder_config (t->decoder)->dtype;
     bool sharded =
         o->strategy == TRAIN_SHARD_GRAD_OP || o->strategy == TRAIN_FULL_SHARD;
     struct fsdp_options f = {
@@ -64,8 +65,9 @@ static train_status_t make_engine (train_trainer_t *t, train_error_t *err)
         .least = o->least,
         .prefetch = o->prefetch,
         .no_sync = o->no_sync && sharded,
-        .reduce = o->reduce_bf16 ? TRAIN_BF16
-                                 : train_decoder_config (t->decoder)->dtype,
+        .reduce = o->reduce_bf16       ? TRAIN_BF16
+                  : dtype == TRAIN_F64 ? TRAIN_F64
+                                       : TRAIN_F32,
     };
 
     if (sharded && train_decoder_weights (t->decoder)->data)
@@ -179,7 +181,9 @@ static train_status_t same_weights (train_trainer_t *t, train_error_t *err)
 {
     if (fsdp_is_sharded (t->fsdp))
         return TRAIN_OK;
-    return train_broadcast (t->group, fsdp_weights (t->fsdp), 0, err);
+    TRY (train_broadcast (t->group, fsdp_weights (t->fsdp), 0, err));
+    fsdp_updated (t->fsdp);
+    return TRAIN_OK;
 }
 
 train_status_t train_trainer_init (train_trainer_t *t, uint64_t seed,
@@ -318,9 +322,11 @@ static train_status_t update (train_trainer_t *t, bool bad, double lr,
                         (long long)t->step + 1, (long long)t->skip_run, norm);
     }
     t->skip_run = 0;
-    return train_adamw_step (t->adamw, fsdp_weights (t->fsdp),
-                             fsdp_grads (t->fsdp), lr,
-                             train_clip_scale (norm, t->opts.clip), err);
+    TRY (train_adamw_step (t->adamw, fsdp_weights (t->fsdp),
+                           fsdp_grads (t->fsdp), lr,
+                           train_clip_scale (norm, t->opts.clip), err));
+    fsdp_updated (t->fsdp);
+    return TRAIN_OK;
 }
 
 static double now (void)

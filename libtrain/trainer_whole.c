@@ -10,17 +10,18 @@
 static train_status_t make (const train_trainer_t *t, struct trainer_whole *w,
                             train_error_t *err)
 {
-    const train_decoder_config_t *c = train_decoder_config (t->decoder);
+    train_decoder_config_t c = *train_decoder_config (t->decoder);
     size_t n = train_decoder_n_params (t->decoder);
     train_param_t *params;
     train_status_t status;
 
-    TRY (train_decoder_create (c, &w->decoder, err));
+    c.dtype = fsdp_real (t->fsdp);
+    TRY (train_decoder_create (&c, &w->decoder, err));
     if (!(params = calloc (n, sizeof (*params))))
         return err_set (err, TRAIN_ENOMEM, "no memory for %zu parameters", n);
     for (size_t i = 0; i < n; i++)
         params[i] = *train_decoder_param (w->decoder, i);
-    status = train_adamw_create (&t->opts.adamw, c->dtype,
+    status = train_adamw_create (&t->opts.adamw, c.dtype,
                                  train_decoder_numel (w->decoder), params, n,
                                  &w->adamw, err);
     free (params);
@@ -33,7 +34,7 @@ train_status_t trainer_whole_open (train_trainer_t *t,
 {
     train_status_t status = TRAIN_OK;
 
-    *ret = (struct trainer_whole){.borrowed = !fsdp_is_sharded (t->fsdp)};
+    *ret = (struct trainer_whole){.borrowed = fsdp_is_plain (t->fsdp)};
     if (ret->borrowed) {
         ret->decoder = t->decoder;
         ret->adamw = t->adamw;
@@ -91,5 +92,6 @@ train_status_t trainer_whole_spread (train_trainer_t *t,
     list_pairs (t, w, pair);
     for (int i = 0; i < 3; i++)
         TRY (fsdp_take (t->fsdp, pair[i].shard, pair[i].whole, 0, err));
+    fsdp_updated (t->fsdp);
     return TRAIN_OK;
 }

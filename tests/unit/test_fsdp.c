@@ -19,6 +19,7 @@
 #include "group_ranks.h"
 #include "libtrain/decoder_impl.h"
 #include "libtrain/fsdp.h"
+#include "kernels/half.h"
 
 #define ROWS  5
 #define T     6
@@ -76,50 +77,86 @@ static void rows_of (int step, int first, int n, int32_t *tokens,
 
 #define COUNTED (ROWS * (T - 1))
 
-static void reference (void)
+static train_dtype_t real (void)
+{
+    return run.dtype == TRAIN_F64 ? TRAIN_F64 : TRAIN_F32;
+}
+
+/* One device: weights rounded from masters where they are shorter. */
+struct one {
+    train_decoder_t *decoder, *masters; /* the same where they are not */
+    train_adamw_t *adamw;
+};
+
+static void round_masters (const struct one *o)
+{
+    const float *x = train_decoder_weights (o->masters)->data;
+    uint16_t *y = train_decoder_weights (o->decoder)->data;
+
+    for (size_t i = 0; i < train_decoder_numel (o->decoder); i++)
+        y[i] =
+            run.dtype == TRAIN_BF16 ? half_to_bf16 (x[i]) : half_to_f16 (x[i]);
+}
+
+static struct one open_one (void)
 {
     train_decoder_config_t c = config_of ();
-    train_decoder_t *d;
-    train_adamw_t *a;
+    train_param_t params[64];
+    struct one o;
+    size_t n;
+
+    assert_int_equal (train_decoder_create (&c, &o.decoder, NULL), 0);
+    c.dtype = real ();
+    o.masters = o.decoder;
+    if (real () != run.dtype)
+        assert_int_equal (train_decoder_create (&c, &o.masters, NULL), 0);
+    train_decoder_init (o.masters, SEED);
+    n = train_decoder_n_params (o.decoder);
+    for (size_t i = 0; i < n; i++)
+        params[i] = *train_decoder_param (o.decoder, i);
+    assert_int_equal (train_adamw_create (&adamw, real (),
+                                          train_decoder_numel (o.decoder),
+                                          params, n, &o.adamw, NULL),
+                      0);
+    return o;
+}
+
+static void one_step (const struct one *o, int s)
+{
+    DLTensor *grads = train_decoder_grads (o->decoder);
     int32_t tokens[ROWS * T], targets[ROWS * T];
+    int64_t n;
+
+    if (o->masters != o->decoder)
+        round_masters (o);
+    memset (grads->data, 0, train_tensor_bytes (grads));
+    rows_of (s, 0, ROWS, tokens, targets);
+    assert_int_equal (train_decoder_step (o->decoder, tokens, targets, ROWS, T,
+                                          1.0 / COUNTED, &run.want[s], &n,
+                                          NULL),
+                      0);
+    run.want[s] /= COUNTED;
+    assert_int_equal (train_norm (grads, &run.norm[s], NULL), 0);
+    assert_int_equal (
+        train_adamw_step (o->adamw, train_decoder_weights (o->masters), grads,
+                          0.01, train_clip_scale (run.norm[s], 1), NULL),
+        0);
+}
+
+static void reference (void)
+{
+    struct one o = open_one ();
     double norm = 0;
 
-    assert_int_equal (train_decoder_create (&c, &d, NULL), 0);
-    train_decoder_init (d, SEED);
-    {
-        size_t n = train_decoder_n_params (d);
-        train_param_t params[64];
-
-        for (size_t i = 0; i < n; i++)
-            params[i] = *train_decoder_param (d, i);
-        assert_int_equal (train_adamw_create (&adamw, c.dtype,
-                                              train_decoder_numel (d), params,
-                                              n, &a, NULL),
-                          0);
-    }
-    for (int s = 0; s < run.steps; s++) {
-        int64_t n;
-
-        memset (train_decoder_grads (d)->data, 0,
-                train_tensor_bytes (train_decoder_grads (d)));
-        rows_of (s, 0, ROWS, tokens, targets);
-        assert_int_equal (train_decoder_step (d, tokens, targets, ROWS, T,
-                                              1.0 / COUNTED, &run.want[s], &n,
-                                              NULL),
-                          0);
-        run.want[s] /= COUNTED;
-        assert_int_equal (
-            train_norm (train_decoder_grads (d), &run.norm[s], NULL), 0);
-        assert_int_equal (train_adamw_step (a, train_decoder_weights (d),
-                                            train_decoder_grads (d), 0.01,
-                                            train_clip_scale (run.norm[s], 1),
-                                            NULL),
-                          0);
-    }
-    assert_int_equal (train_norm (train_decoder_weights (d), &norm, NULL), 0);
+    for (int s = 0; s < run.steps; s++)
+        one_step (&o, s);
+    assert_int_equal (
+        train_norm (train_decoder_weights (o.masters), &norm, NULL), 0);
     run.weights = norm * norm;
-    train_adamw_destroy (a);
-    train_decoder_destroy (d);
+    train_adamw_destroy (o.adamw);
+    if (o.masters != o.decoder)
+        train_decoder_destroy (o.masters);
+    train_decoder_destroy (o.decoder);
 }
 
 struct rank {
@@ -212,6 +249,7 @@ static train_status_t step (struct rank *r, int s, double ret[2],
         status = train_adamw_step (r->adamw, fsdp_weights (r->fsdp),
                                    fsdp_grads (r->fsdp), 0.01,
                                    train_clip_scale (ret[1], 1), err);
+    fsdp_updated (r->fsdp);
     return status;
 }
 
@@ -260,7 +298,7 @@ static void check_weights (struct job *job, int rank, struct rank *r,
     double norm = 0;
     train_error_t err = {0};
 
-    if (!data || !view_of (&whole, data, run.dtype, n)
+    if (!data || !view_of (&whole, data, real (), n)
         || fsdp_give (r->fsdp, fsdp_weights (r->fsdp), &whole.t, 0, &err)
                != TRAIN_OK
         || train_norm (&whole.t, &norm, &err) != TRAIN_OK)
@@ -324,7 +362,7 @@ static struct fsdp_options opts_of (train_strategy_t strategy, size_t least,
                                  .least = least,
                                  .prefetch = prefetch,
                                  .no_sync = no_sync,
-                                 .reduce = run.dtype};
+                                 .reduce = real ()};
 }
 
 static void prepare (train_dtype_t dtype, bool tie, int steps, double bound)
@@ -384,6 +422,39 @@ static void test_float (void **state)
             run.uneven = w == 3;
             run_on (worlds[w]);
         }
+}
+
+/* Short weights have masters of f32, and are gathered short: from the same
+ * masters one step, then five whose gradients differ by their order. */
+static void test_halves (void **state)
+{
+    static const train_dtype_t dtypes[] = {TRAIN_BF16, TRAIN_F16};
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        prepare (dtypes[i / 2], i % 2, i % 2 ? 5 : 1, i % 2 ? 1e-3 : 1e-5);
+        for (int s = TRAIN_NO_SHARD; s <= TRAIN_FULL_SHARD; s++) {
+            run.opts = opts_of ((train_strategy_t)s, 0, s % 2, false);
+            run.micro = 1 + s % 2;
+            run.uneven = s == 3;
+            run_on (worlds[1 + s % 3]);
+        }
+    }
+}
+
+/* Gradients that travel as bf16: each rank's part is rounded, 2^-9. */
+static void test_short_wire (void **state)
+{
+    (void)state;
+    prepare (TRAIN_F32, true, 1, 1e-4);
+    for (int i = 0; i < 4; i++) {
+        run.opts = opts_of (i % 2 ? TRAIN_FULL_SHARD : TRAIN_SHARD_GRAD_OP, 0,
+                            1, i / 2);
+        run.opts.reduce = TRAIN_BF16;
+        run.micro = 2;
+        run.uneven = false;
+        run_on (worlds[i]);
+    }
 }
 
 /* A rank ends while others are in the backward; those name it soon. */
@@ -510,6 +581,8 @@ int main (void)
         cmocka_unit_test (test_double),
         cmocka_unit_test (test_combinations),
         cmocka_unit_test (test_float),
+        cmocka_unit_test (test_halves),
+        cmocka_unit_test (test_short_wire),
         cmocka_unit_test (test_rank_dies),
         cmocka_unit_test (test_out_of_turn),
         cmocka_unit_test (test_without_tail),
