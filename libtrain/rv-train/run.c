@@ -130,7 +130,9 @@ static void say_start (const struct run *r)
             train_group_size (r->group),
             train_group_size (r->group) == 1 ? "" : "s",
             train_group_backend (r->group),
-            c->dtype == TRAIN_F64 ? "fp64" : "fp32");
+            c->dtype == TRAIN_F64    ? "fp64"
+            : c->dtype == TRAIN_BF16 ? "bf16"
+                                     : "fp32");
     printf ("model: %zu parameters, %d layers of %d, %d heads\n",
             train_decoder_numel (r->decoder), c->layers, c->dim, c->heads);
     say_shard (r);

@@ -149,7 +149,7 @@ static void derive (struct settings *c)
         c->ffn = (c->dim * 8 / 3 + 31) / 32 * 32;
     c->least = read_wrap (c->wrap);
     if (c->reduce < 0)
-        c->reduce = c->param;
+        c->reduce = c->param == BF16 ? FP32 : c->param;
     if (c->buffer < 0)
         c->buffer = c->param;
 }
@@ -200,17 +200,17 @@ static int check_served (const struct settings *c, struct rv_error *err)
          "only bytes is served yet"},
         {c->offload, "shard", "offload",
          "needs a GPU, which is not served yet; use off"},
-        {c->param != FP32 && c->param != FP64, "precision", "param",
-         "only fp32 and fp64 are served yet"},
-        {c->reduce != c->param && !(c->param == FP32 && c->reduce == BF16),
+        {c->param == FP16, "precision", "param",
+         "fp16 is not served yet; use bf16, fp32 or fp64"},
+        {(c->reduce == FP64) != (c->param == FP64) || c->reduce == FP16,
          "precision", "reduce",
-         "only the same as param, or bf16 with fp32, is served yet"},
+         "only fp32 and bf16 are served yet, with param = fp64 only fp64"},
         {c->buffer != c->param, "precision", "buffer",
          "only the same as param is served yet"},
         {c->scaler, "precision", "scaler",
          "needs fp16, which is not served yet; use off"},
         {c->stochastic_rounding, "precision", "stochastic_rounding",
-         "needs bf16, which is not served yet; use off"},
+         "is not served yet; use off"},
     };
 
     return apply (c, rule, sizeof (rule) / sizeof (*rule), err);
@@ -228,8 +228,8 @@ static int check_shard (const struct settings *c, struct rv_error *err)
          "grad_op or full"},
         {c->prefetch >= 0 && !sharded, "shard", "prefetch",
          "is of use with strategy = grad_op or full alone; remove it"},
-        {c->reduce != c->param && !sharded, "precision", "reduce",
-         "another than param needs [shard] strategy = grad_op or full"},
+        {c->reduce == BF16 && !sharded, "precision", "reduce",
+         "bf16 needs [shard] strategy = grad_op or full"},
     };
 
     return apply (c, rule, sizeof (rule) / sizeof (*rule), err);
@@ -367,7 +367,9 @@ train_decoder_config_t settings_decoder (const struct settings *c)
         .tie = c->tie,
         .rope_theta = c->rope_theta,
         .norm_eps = 1e-5,
-        .dtype = c->param == FP64 ? TRAIN_F64 : TRAIN_F32,
+        .dtype = c->param == FP64   ? TRAIN_F64
+                 : c->param == BF16 ? TRAIN_BF16
+                                    : TRAIN_F32,
     };
 }
 

@@ -64,12 +64,13 @@ checkpoint|keep = 0|s.ini:17: keep: '0' is not from 1
 checkpoint|every = 5|s.ini:17: \[checkpoint\] every: needs \[checkpoint\] dir
 checkpoint|resume =|s.ini:17: \[checkpoint\] resume: is not auto, off or a path
 precision|param = fp8|s.ini:17: param: 'fp8' is not one of fp32,fp64
-precision|param = bf16|s.ini:17: \[precision\] param: only fp32 and fp64 are served yet
-precision|reduce = fp16|s.ini:17: \[precision\] reduce: only the same as param, or bf16
-precision|reduce = bf16|s.ini:17: \[precision\] reduce: another than param needs \[shard\] strategy = grad_op or full
+precision|param = fp16|s.ini:17: \[precision\] param: fp16 is not served yet
+precision|reduce = fp16|s.ini:17: \[precision\] reduce: only fp32 and bf16 are served
+precision|reduce = fp64|s.ini:17: \[precision\] reduce: only fp32 and bf16 are served
+precision|reduce = bf16|s.ini:17: \[precision\] reduce: bf16 needs \[shard\] strategy = grad_op or full
 precision|scaler = on|s.ini:17: \[precision\] scaler: needs fp16
 precision|scaler = yes|s.ini:17: scaler: 'yes' is not on or off
-precision|stochastic_rounding = on|s.ini:17: \[precision\] stochastic_rounding: needs bf16
+precision|stochastic_rounding = on|s.ini:17: \[precision\] stochastic_rounding: is not served
 shard|strategy = half|s.ini:17: strategy: 'half' is not one of no_shard,ddp
 shard|offload = on|s.ini:17: \[shard\] offload: needs a GPU
 shard|prefetch = 2|s.ini:17: \[shard\] prefetch: is of use with strategy = grad_op or full

@@ -32,6 +32,22 @@ ok "the same losses" near "$tmp/two" "$tmp/many" 1e-12 12
 ok "gradients in bf16" ranks "0 0 0" 3 1 "$i" shard.strategy=full precision.param=fp32 precision.reduce=bf16 "log.file=$tmp/many"
 ok "losses within 0.02" near "$tmp/one" "$tmp/many" 0.02 12
 
+# Weights of bf16 with masters of fp32; a run in halves has the bits of one.
+bf=("$i" precision.param=bf16 optim.schedule=constant)
+ok "bf16 weights" run "${bf[@]}" "log.file=$tmp/bf"
+ok "losses within 0.02 of fp64's" run "$i" optim.schedule=constant "log.file=$tmp/one"
+ok "so" near "$tmp/one" "$tmp/bf" 0.02 12
+for strategy in ddp full; do
+    ok "bf16, $strategy" ranks "0 0 0" 3 1 "${bf[@]}" "shard.strategy=$strategy" "log.file=$tmp/many"
+    ok "losses within 0.005" near "$tmp/bf" "$tmp/many" 0.005 12
+done
+ok "whole" ranks "0 0 0" 3 1 "${bf[@]}" shard.strategy=full "checkpoint.dir=$tmp/b" "log.file=$tmp/b.m"
+h=("${bf[@]}" shard.strategy=full "checkpoint.dir=$tmp/h" "log.file=$tmp/h.m")
+ok "half" ranks "0 0 0" 3 1 "${h[@]}" run.steps=5
+ok "rest" ranks "0 0 0" 3 1 "${h[@]}"
+ok "same losses" cmp <(losses "$tmp/b.m") <(losses "$tmp/h.m")
+ok "same masters" cmp "$tmp/b/step-00000012/model.safetensors" "$tmp/h/step-00000012/model.safetensors"
+
 # A checkpoint of one strategy and world is any other's.
 c=("$i" "checkpoint.dir=$tmp/c" "log.file=$tmp/c.m" optim.schedule=constant)
 ok "three ranks write shards" ranks "0 0 0" 3 1 "${c[@]}" shard.strategy=full run.steps=5
