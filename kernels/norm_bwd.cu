@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * norm_bwd.cu - gradients of the norms of rows and heads
+ *
+ * Block p takes rows p, p + P, ...: a thread sees the same columns in each, so
+ * the gradient of the weights is summed in registers and goes to memory once. */
+#include "kernels/norm_cuda.h"
+
+/* dx and dy stand [ld] apart, x is C apart; dx may be dy or skip. */
+template <typename T> struct back_args {
+    typename T::elem *dx;
+    const typename T::elem *dy, *skip, *x, *w[2];
+    const float *rstd;
+    float *parts; /* (P,WEIGHTS,C) */
+    struct norm_lines at;
+};
+
+/* A vector of a line; the weights stay in the first cache and are read twice. */
+template <typename L> struct vec {
+    typename L::raw x, dy;
+};
+
+template <typename L>
+static __device__ float product (const struct vec<L> *v,
+                                 const typename L::elem *weight)
+{
+    float x[L::W], dy[L::W], w[L::W], sum = 0;
+
+    L::split (v->x, x);
+    L::split (v->dy, dy);
+    get<L> (weight, w);
+#pragma unroll
+    for (int j = 0; j < L::W; j++)
+        sum = fmaf (w[j] * dy[j], x[j], sum);
+    return sum;
+}
+
+/* dx of a vector; [dw] += its part in the gradient of the weights. */
+template <typename L>
+static __device__ void slope (typename L::elem *dx,
+                              const typename L::elem *skip,
+                              const struct vec<L> *v,
+                              const typename L::elem *weight, float r,
+                              float dot, float *dw)
+{
+    float x[L::W], dy[L::W], w[L::W], s[L::W];
+
+    if (skip)
+        get<L> (skip, s);
+    L::split (v->x, x);
+    L::split (v->dy, dy);
+    get<L> (weight, w);
+#pragma unroll
+    for (int j = 0; j < L::W; j++) {
+        float d = r * w[j] * dy[j] - dot * x[j];
+
+        dw[j] = fmaf (r * dy[j], x[j], dw[j]);
+        w[j] = skip ? s[j] + d : d;
+    }
+    put<L> (dx, w);
+}
+
+/* The teams' sums of a block, one team after the other, to scratch. */
+template <typename L, int WEIGHTS, int TEAM, int K>
+static __device__ void give (float *parts, size_t C,
+                             const float dw[WEIGHTS][K][L::W])
+{
+    extern __shared__ float sums[]; /* (WEIGHTS,C) where TEAM < THREADS */
+    const size_t team = threadIdx.x / TEAM, lane = threadIdx.x % TEAM;
+    float *to = TEAM < THREADS ? sums : parts;
+
+    for (size_t t = 0; t < THREADS / TEAM; t++) {
+#pragma unroll
+        for (int i = 0; i < WEIGHTS * K; i++) {
+            size_t c = (lane + i % K * TEAM) * L::W;
+            float *at = to + i / K * C + c;
+
+            if (t != team || c >= C)
+                continue;
+#pragma unroll
+            for (int j = 0; j < L::W; j++)
+                at[j] = (t > 0 ? at[j] : 0) + dw[i / K][i % K][j];
+        }
+        __syncthreads ();
+    }
+    for (size_t c = threadIdx.x; TEAM < THREADS && c < WEIGHTS * C;
+         c += THREADS)
+        parts[c] = sums[c];
+}
+
+/* The block's lines are (row, head), [heads] a row; every team makes as many
+ * turns. WEIGHTS 2: of queries and keys. */
+template <typename L, int WEIGHTS, int TEAM, int K>
+static __global__ void __launch_bounds__ (THREADS, K *WEIGHTS < 4 ? 4 : 2)
+    back (struct back_args<typename L::type> a)
+{
+    const size_t P = gridDim.x, p = blockIdx.x, C = a.at.C;
+    const size_t lines = (a.at.N - p + P - 1) / P * a.at.heads;
+    const size_t teams = THREADS / TEAM, turns = (lines + teams - 1) / teams;
+    const size_t lane = threadIdx.x % TEAM;
+    float dw[WEIGHTS][K][L::W] = {};
+
+    for (size_t turn = 0; turn < turns; turn++) {
+        size_t i = turn * teams + threadIdx.x / TEAM, head = 0, n, from, line;
+        const typename L::elem *w;
+        struct vec<L> v[K];
+        float dot = 0, r = 0;
+        bool valid = i < lines, second;
+
+        n = p + (WEIGHTS > 1 ? divided (i, a.at.heads, &head) : i) * P;
+        second = WEIGHTS > 1 && head >= a.at.first;
+        from = n * a.at.ld + head * C;
+        line = n * a.at.heads + head;
+        w = second ? a.w[1] : a.w[0];
+#pragma unroll
+        for (int k = 0; k < K; k++) {
+            size_t c = (lane + k * TEAM) * L::W;
+
+            if (valid && c < C) {
+                v[k].x = L::load (a.x + line * C + c);
+                v[k].dy = L::load (a.dy + from + c);
+            }
+        }
+        if (valid)
+            r = a.rstd[line];
+#pragma unroll
+        for (int k = 0; k < K; k++) {
+            size_t c = (lane + k * TEAM) * L::W;
+
+            if (valid && c < C)
+                dot += product<L> (&v[k], w + c);
+        }
+        dot = team_sum<TEAM> (dot, (int)turn) * r * r * r / (float)C;
+#pragma unroll
+        for (int k = 0; k < K; k++) {
+            size_t c = (lane + k * TEAM) * L::W;
+
+            if (!valid || c >= C)
+                continue;
+            if (second)
+                slope<L> (a.dx + from + c, NULL, &v[k], w + c, r, dot,
+                          dw[WEIGHTS - 1][k]);
+            else
+                slope<L> (a.dx + from + c,
+                          WEIGHTS == 1 && a.skip ? a.skip + from + c : NULL,
+                          &v[k], w + c, r, dot, dw[0][k]);
+        }
+    }
+    give<L, WEIGHTS, TEAM, K> (a.parts + p * WEIGHTS * C, C, dw);
+}
+
+/* Any length and alignment: the block's sums stand in its own part of scratch. */
+template <typename L, int WEIGHTS>
+static __global__ void __launch_bounds__ (THREADS)
+    back_any (struct back_args<typename L::type> a)
+{
+    const size_t P = gridDim.x, p = blockIdx.x, C = a.at.C;
+    const size_t lines = (a.at.N - p + P - 1) / P * a.at.heads;
+    float *parts = a.parts + p * WEIGHTS * C;
+
+    for (size_t c = threadIdx.x * L::W; c < C; c += THREADS * L::W) {
+        float zero[L::W] = {};
+
+        for (int s = 0; s < WEIGHTS; s++)
+            L::store_floats (parts + s * C + c, zero);
+    }
+    for (size_t i = 0; i < lines; i++) {
+        size_t head, n = p + divided (i, a.at.heads, &head) * P;
+        size_t from = n * a.at.ld + head * C, line = n * a.at.heads + head;
+        bool second = WEIGHTS > 1 && head >= a.at.first;
+        const typename L::elem *w = second ? a.w[1] : a.w[0];
+        float dot = 0, r = a.rstd[line];
+        struct vec<L> v;
+
+        for (int round = 0; round < 2; round++) {
+            for (size_t c = threadIdx.x * L::W; c < C; c += THREADS * L::W) {
+                float *sum = parts + second * C + c, dw[L::W];
+
+                v.x = L::load (a.x + line * C + c);
+                v.dy = L::load (a.dy + from + c);
+                if (round == 0) {
+                    dot += product<L> (&v, w + c);
+                    continue;
+                }
+                L::floats (sum, dw);
+                slope<L> (a.dx + from + c, a.skip ? a.skip + from + c : NULL,
+                          &v, w + c, r, dot, dw);
+                L::store_floats (sum, dw);
+            }
+            if (round == 0)
+                dot = team_sum<THREADS> (dot, (int)i) * r * r * r / (float)C;
+        }
+    }
+}
+
+template <typename L, int WEIGHTS, int TEAM, int K>
+static void launch (const struct back_args<typename L::type> *a, size_t P,
+                    cudaStream_t stream)
+{
+    size_t shared = TEAM < THREADS ? WEIGHTS * a->at.C * sizeof (float) : 0;
+
+    back<L, WEIGHTS, TEAM, K><<<(unsigned)P, THREADS, shared, stream>>> (*a);
+}
+
+template <typename T>
+static bool narrow (const struct back_args<T> *a, size_t P, cudaStream_t s)
+{
+    size_t many = a->at.C / T::PER;
+
+    if (many <= 64)
+        launch<wide<T>, 1, 32, 2> (a, P, s);
+    else if (many <= THREADS)
+        launch<wide<T>, 1, THREADS, 1> (a, P, s);
+    else if (many <= 2 * THREADS)
+        launch<wide<T>, 1, THREADS, 2> (a, P, s);
+    else if (many <= 4 * THREADS)
+        launch<wide<T>, 1, THREADS, 4> (a, P, s);
+    else
+        return false;
+    return true;
+}
+
+template <typename T>
+static bool narrow_heads (const struct back_args<T> *a, size_t P,
+                          cudaStream_t s)
+{
+    size_t many = a->at.C / T::PER;
+
+    if (many <= 8)
+        launch<wide<T>, 2, 8, 1> (a, P, s);
+    else if (many <= 16)
+        launch<wide<T>, 2, 16, 1> (a, P, s);
+    else if (many <= 32)
+        launch<wide<T>, 2, 32, 1> (a, P, s);
+    else if (many <= 64)
+        launch<wide<T>, 2, 32, 2> (a, P, s);
+    else
+        return false;
+    return true;
+}
+
+template <typename T, int WEIGHTS>
+static void run (const struct back_args<T> *a, float *const dw[], void *stream)
+{
+    cudaStream_t s = (cudaStream_t)stream;
+    size_t C = a->at.C, many = C / T::PER;
+    /* as many blocks as run at once */
+    size_t P = layers_parts (a->at.N, WEIGHTS == 1 && many > 2 * THREADS
+                                          ? LAYERS_PARTS / 2
+                                          : LAYERS_PARTS);
+    bool whole =
+        fit (a->dx, a->dy, a->skip, a->x, a->w[0], a->w[1]) && C % T::PER == 0;
+
+    if (a->at.N == 0)
+        return;
+    if (!whole)
+        back_any<single<T>, WEIGHTS><<<(unsigned)P, THREADS, 0, s>>> (*a);
+    else if (!(WEIGHTS > 1 ? narrow_heads (a, P, s) : narrow (a, P, s)))
+        back_any<wide<T>, WEIGHTS><<<(unsigned)P, THREADS, 0, s>>> (*a);
+    for (int i = 0; i < WEIGHTS; i++)
+        layers_add_parts (dw[i], a->parts + i * C, P, C, WEIGHTS * C, s);
+}
+
+#define MAKE(d)                                                                \
+    void kern_addnorm_bwd_##d##_cuda (                                         \
+        LAYERS_ELEM (d) * dx, float *dw, const LAYERS_ELEM (d) * dy,           \
+        const LAYERS_ELEM (d) * dmid, const LAYERS_ELEM (d) * mid,             \
+        const LAYERS_ELEM (d) * w, const float *rstd, size_t N, size_t C,      \
+        void *scratch, void *stream)                                           \
+    {                                                                          \
+        struct back_args<as_##d> a = {                                         \
+            dx, dy, dmid, mid, {w, w}, rstd, (float *)scratch,                 \
+            {                                                                  \
+                N, C, 1, 1, C                                                  \
+            }                                                                  \
+        };                                                                     \
+                                                                               \
+        run<as_##d, 1> (&a, &dw, stream);                                      \
+    }                                                                          \
+    void kern_rmsnorm_bwd_##d##_cuda (                                         \
+        LAYERS_ELEM (d) * dx, float *dw, const LAYERS_ELEM (d) * dy,           \
+        const LAYERS_ELEM (d) * x, const LAYERS_ELEM (d) * w,                  \
+        const float *rstd, size_t N, size_t C, void *scratch, void *stream)    \
+    {                                                                          \
+        kern_addnorm_bwd_##d##_cuda (dx, dw, dy, dx, x, w, rstd, N, C,         \
+                                     scratch, stream);                         \
+    }                                                                          \
+    void kern_headnorm_bwd_##d##_cuda (                                        \
+        LAYERS_ELEM (d) * dqkv, float *dwq, float *dwk,                        \
+        const LAYERS_ELEM (d) * raw, const float *rstd,                        \
+        const LAYERS_ELEM (d) * wq, const LAYERS_ELEM (d) * wk, size_t N,      \
+        size_t H, size_t G, size_t D, void *scratch, void *stream)             \
+    {                                                                          \
+        struct back_args<as_##d> a = {                                         \
+            dqkv, dqkv, NULL, raw, {wq, wk}, rstd, (float *)scratch,           \
+            {                                                                  \
+                N, D, H + G, H, (H + 2 * G) * D                                \
+            }                                                                  \
+        };                                                                     \
+        float *const dw[2] = {dwq, dwk};                                       \
+                                                                               \
+        run<as_##d, 2> (&a, dw, stream);                                       \
+    }
+
+LAYERS_EACH (MAKE)
