@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * attention_half.cuh - tiles of bf16 or f16 in shared memory, and 16 x 8 x 16
- * products of them on the tensor cores. For
- * attention_half_fwd.cu and attention_half_bwd.cu.
+ * products of them on the tensor cores. For attention_half_fwd.cu and
+ * attention_half_bwd.cu.
  *
  * Fragments are those of the PTX manual's mma.m16n8k16: of a 16 x 8 result a
  * thread has two neighbours of row lane / 4 and two of row lane / 4 + 8. */
@@ -168,52 +168,75 @@ static __device__ __forceinline__ void frag_b_columns (uint32_t *r,
                  : "memory");
 }
 
-/* c (16 x COLUMNS) = rows row.. of [a] times the turned rows of [b]. */
-template <class E, int COLUMNS, int WIDTH>
-static __device__ __forceinline__ void product_rows (float (*c)[4],
-                                                     const uint16_t *a, int row,
-                                                     const uint16_t *b)
+/* c (MT times 16 x COLUMNS) = rows row.. of [a] times the turned rows of [b]. */
+template <class E, int MT, int COLUMNS, int WIDTH>
+static __device__ __forceinline__ void
+product_rows (float (*c)[COLUMNS / 8][4], const uint16_t *a, int row,
+              const uint16_t *b)
 {
 #pragma unroll
-    for (int n = 0; n < COLUMNS / 8; n++)
-        c[n][0] = c[n][1] = c[n][2] = c[n][3] = 0;
+    for (int m = 0; m < MT; m++)
+#pragma unroll
+        for (int n = 0; n < COLUMNS / 2; n++)
+            c[m][n / 4][n % 4] = 0;
 #pragma unroll
     for (int k = 0; k < WIDTH; k += 16) {
-        uint32_t fa[4], fb[4];
+        uint32_t fa[MT][4], fb[4];
 
-        frag_a<WIDTH> (fa, a, row, k);
+#pragma unroll
+        for (int m = 0; m < MT; m++)
+            frag_a<WIDTH> (fa[m], a, row + m * 16, k);
 #pragma unroll
         for (int n = 0; n < COLUMNS; n += 16) {
             frag_b_rows<WIDTH> (fb, b, n, k);
-            E::mma (c[n / 8], fa, fb[0], fb[1]);
-            E::mma (c[n / 8 + 1], fa, fb[2], fb[3]);
+#pragma unroll
+            for (int m = 0; m < MT; m++) {
+                E::mma (c[m][n / 8], fa[m], fb[0], fb[1]);
+                E::mma (c[m][n / 8 + 1], fa[m], fb[2], fb[3]);
+            }
         }
     }
 }
 
-/* c (16 x OUT) += p (16 x DEPTH, a result of the above, rounded) times columns
- * from.. of [b]. */
-template <class E, int DEPTH, int OUT, int WIDTH>
-static __device__ __forceinline__ void product_columns (float (*c)[4],
-                                                        const float (*p)[4],
-                                                        const uint16_t *b,
-                                                        int from)
+/* c (MT times 16 x OUT) += p (16 x DEPTH each, results of the above, rounded)
+ * times columns from.. of [b]. */
+template <class E, int MT, int DEPTH, int OUT, int WIDTH>
+static __device__ __forceinline__ void
+product_columns (float (*c)[OUT / 8][4], const float (*p)[DEPTH / 8][4],
+                 const uint16_t *b, int from)
 {
 #pragma unroll
     for (int k = 0; k < DEPTH; k += 16) {
-        const float *low = p[k / 8], *high = p[k / 8 + 1];
-        uint32_t fa[4] = {E::pack (low[0], low[1]), E::pack (low[2], low[3]),
-                          E::pack (high[0], high[1]),
-                          E::pack (high[2], high[3])};
-        uint32_t fb[4];
+        uint32_t fa[MT][4], fb[4];
 
+#pragma unroll
+        for (int m = 0; m < MT; m++) {
+            const float *low = p[m][k / 8], *high = p[m][k / 8 + 1];
+
+            fa[m][0] = E::pack (low[0], low[1]);
+            fa[m][1] = E::pack (low[2], low[3]);
+            fa[m][2] = E::pack (high[0], high[1]);
+            fa[m][3] = E::pack (high[2], high[3]);
+        }
 #pragma unroll
         for (int n = 0; n < OUT; n += 16) {
             frag_b_columns<WIDTH> (fb, b, k, from + n);
-            E::mma (c[n / 8], fa, fb[0], fb[1]);
-            E::mma (c[n / 8 + 1], fa, fb[2], fb[3]);
+#pragma unroll
+            for (int m = 0; m < MT; m++) {
+                E::mma (c[m][n / 8], fa[m], fb[0], fb[1]);
+                E::mma (c[m][n / 8 + 1], fa[m], fb[2], fb[3]);
+            }
         }
     }
+}
+
+/* 2^x to two units in the last place; 0 for -Inf, NaN for NaN. */
+static __device__ __forceinline__ float power_of_2 (float x)
+{
+    float y;
+
+    asm ("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
 }
 
 /* Rows row.. of a warp's 16 x OUT times [times] to global memory, from column
@@ -244,7 +267,7 @@ static __device__ __forceinline__ void result_store (uint16_t *at, size_t pitch,
 
 #define LOG2E 1.4426950408889634f
 #define LN2   0.6931471805599453f
-#define BLOCK (WARPS * 16)
+#define BLOCK (WARPS * 16) /* rows of a block, a tile a warp */
 
 struct half_args {
     uint16_t *out; /* y, or dqkv */
@@ -278,21 +301,28 @@ static __device__ __forceinline__ struct head head_of (
     return x;
 }
 
-/* Columns of a step and columns of dk and dv a block: what the registers hold. */
+/* What the registers hold: 16-row tiles a warp in each kernel, columns of a step,
+ * queries of a step and columns of dk and dv a block of keys. */
 template <int WIDTH> struct plan {
+    static constexpr int fwd_tiles = WIDTH > 128 ? 1 : 2;
+    static constexpr int queries_tiles = WIDTH > 128 ? 1 : 2;
+    static constexpr int keys_tiles = WIDTH > 64 ? 1 : 2;
     static constexpr int columns = WIDTH > 128 ? 32 : 64;
-    static constexpr int queries = WIDTH > 64 ? 32 : 64;
+    static constexpr int bwd_columns = WIDTH > 64 ? 32 : 64;
+    static constexpr int queries = 32;
     static constexpr int out = WIDTH > 128 ? 128 : WIDTH;
     static constexpr int tile = PITCH (WIDTH) * 2;
-    static constexpr int fwd_room = (BLOCK + 4 * columns) * tile;
-    static constexpr int keys_room =
-        (2 * BLOCK + 4 * queries) * tile + 4 * queries * 4;
-    static constexpr int queries_room = (2 * BLOCK + 4 * columns) * tile;
+    static constexpr int fwd_room = (fwd_tiles * BLOCK + 4 * columns) * tile;
+    static constexpr int keys_room
+        = (2 * keys_tiles * BLOCK + 4 * queries) * tile + 4 * queries * 4;
+    static constexpr int queries_room
+        = (2 * queries_tiles * BLOCK + 4 * bwd_columns) * tile;
 };
 
-static unsigned blocks (int T)
+/* Of [rows] rows each. */
+static unsigned blocks (int T, int rows)
 {
-    return (unsigned)((T + BLOCK - 1) / BLOCK);
+    return (unsigned)((T + rows - 1) / rows);
 }
 
 /* [room] bytes of shared memory; an error shows at the launch. */

@@ -54,7 +54,7 @@ static __device__ __forceinline__ void turned_step (
 #pragma unroll
     for (int i = 0; i < QUERIES / 2; i++) {
         int c = i / 4 * 8 + column + i % 2, k = key + i / 2 % 2 * 8;
-        float p = exp2f (s[i / 4][i % 4] * (scale * LOG2E) - lse[c]);
+        float p = power_of_2 (s[i / 4][i % 4] * (scale * LOG2E) - lse[c]);
 
         s[i / 4][i % 4] = p;
         dp[i / 4][i % 4] = p * (dp[i / 4][i % 4] - delta[c]) * scale;
@@ -82,27 +82,28 @@ static __device__ __forceinline__ void queries_load (uint16_t *q, uint16_t *dy,
     }
 }
 
-/* dk and dv of a block of keys; blockIdx.z: which OUT columns of them. */
-template <class E, int WIDTH, int OUT, int QUERIES>
+/* dk and dv of a block of keys; blockIdx.z: which OUT columns of them. A warp
+ * leaves out a step whose queries do not see its keys. */
+template <class E, int MT, int WIDTH, int OUT, int QUERIES>
 static __global__ void __launch_bounds__ (THREADS) bwd_keys (struct half_args a)
 {
     extern __shared__ __align__ (16) uint16_t room[];
-    constexpr int TILE = QUERIES * PITCH (WIDTH);
-    uint16_t *k = room, *v = k + BLOCK * PITCH (WIDTH);
-    uint16_t *q = v + BLOCK * PITCH (WIDTH), *dy = q + 2 * TILE;
+    constexpr int TILE = QUERIES * PITCH (WIDTH), ROWS = MT * BLOCK;
+    uint16_t *k = room, *v = k + ROWS * PITCH (WIDTH);
+    uint16_t *q = v + ROWS * PITCH (WIDTH), *dy = q + 2 * TILE;
     float *lse = (float *)(dy + 2 * TILE), *sums = lse + 2 * QUERIES;
     int g = (int)blockIdx.x % a.G, b = (int)blockIdx.x / a.G;
-    int first = (int)blockIdx.y * BLOCK, warp = (int)threadIdx.x / 32 * 16;
+    int first = (int)blockIdx.y * ROWS, warp = (int)threadIdx.x / 32 * 16 * MT;
     int group = a.H / a.G, begin = first / QUERIES;
     int each = (a.T + QUERIES - 1) / QUERIES - begin, steps = each * group;
     struct head x = head_of (a, b, g * group);
-    float s[QUERIES / 8][4], dp[QUERIES / 8][4];
-    float dk[OUT / 8][4] = {}, dv[OUT / 8][4] = {};
+    float s[MT][QUERIES / 8][4], dp[MT][QUERIES / 8][4];
+    float dk[MT][OUT / 8][4] = {}, dv[MT][OUT / 8][4] = {};
     int from = (int)blockIdx.z * OUT;
     uint16_t *out = a.out + (x.k.at - a.qkv);
 
-    tile_load<BLOCK, WIDTH> (k, x.k, first, a.T, a.D, a.aligned);
-    tile_load<BLOCK, WIDTH> (v, x.v, first, a.T, a.D, a.aligned);
+    tile_load<ROWS, WIDTH> (k, x.k, first, a.T, a.D, a.aligned);
+    tile_load<ROWS, WIDTH> (v, x.v, first, a.T, a.D, a.aligned);
     queries_load<QUERIES, WIDTH> (q, dy, lse, sums, a, b,
                                   {g * group, begin * QUERIES});
     copies_end ();
@@ -118,18 +119,29 @@ static __global__ void __launch_bounds__ (THREADS) bwd_keys (struct half_args a)
         copies_end ();
         copies_wait<1> ();
         __syncthreads ();
-        product_rows<E, QUERIES, WIDTH> (s, k, warp, q + now * TILE);
-        product_rows<E, QUERIES, WIDTH> (dp, v, warp, dy + now * TILE);
-        turned_step<QUERIES> (s, dp, lse + now * QUERIES, sums + now * QUERIES,
-                              a.scale, first + warp, query, a.T);
-        product_columns<E, QUERIES, OUT, WIDTH> (dv, s, dy + now * TILE, from);
-        product_columns<E, QUERIES, OUT, WIDTH> (dk, dp, q + now * TILE, from);
+        if (query + QUERIES > first + warp) {
+            product_rows<E, MT, QUERIES, WIDTH> (s, k, warp, q + now * TILE);
+            product_rows<E, MT, QUERIES, WIDTH> (dp, v, warp, dy + now * TILE);
+#pragma unroll
+            for (int m = 0; m < MT; m++)
+                turned_step<QUERIES> (s[m], dp[m], lse + now * QUERIES,
+                                      sums + now * QUERIES, a.scale,
+                                      first + warp + m * 16, query, a.T);
+            product_columns<E, MT, QUERIES, OUT, WIDTH> (dv, s, dy + now * TILE,
+                                                         from);
+            product_columns<E, MT, QUERIES, OUT, WIDTH> (dk, dp, q + now * TILE,
+                                                         from);
+        }
         __syncthreads ();
     }
-    result_store<E, OUT> (out, x.k.pitch, dk, first + warp, from, a.T, a.D, 1,
-                          1);
-    result_store<E, OUT> (out + (size_t)a.G * a.D, x.k.pitch, dv, first + warp,
-                          from, a.T, a.D, 1, 1);
+#pragma unroll
+    for (int m = 0; m < MT; m++) {
+        int row = first + warp + m * 16;
+
+        result_store<E, OUT> (out, x.k.pitch, dk[m], row, from, a.T, a.D, 1, 1);
+        result_store<E, OUT> (out + (size_t)a.G * a.D, x.k.pitch, dv[m], row,
+                              from, a.T, a.D, 1, 1);
+    }
 }
 
 /* dp becomes the gradient of the logits s, times the scale. */
@@ -146,7 +158,7 @@ static __device__ __forceinline__ void straight_step (
 #pragma unroll
     for (int i = 0; i < COLUMNS / 2; i++) {
         int half = i / 2 % 2;
-        float p = exp2f (s[i / 4][i % 4] * (scale * LOG2E) - lse[half]);
+        float p = power_of_2 (s[i / 4][i % 4] * (scale * LOG2E) - lse[half]);
 
         dp[i / 4][i % 4] = p * (dp[i / 4][i % 4] - sums[half]) * scale;
         if (cut && column + i / 4 * 8 + i % 2 > row + half * 8)
@@ -155,30 +167,31 @@ static __device__ __forceinline__ void straight_step (
 }
 
 /* dq of a block of queries. */
-template <class E, int WIDTH, int COLUMNS>
+template <class E, int MT, int WIDTH, int COLUMNS>
 static __global__ void __launch_bounds__ (THREADS)
     bwd_queries (struct half_args a)
 {
     extern __shared__ __align__ (16) uint16_t room[];
-    constexpr int TILE = COLUMNS * PITCH (WIDTH);
-    uint16_t *q = room, *dy = q + BLOCK * PITCH (WIDTH);
-    uint16_t *k = dy + BLOCK * PITCH (WIDTH), *v = k + 2 * TILE;
+    constexpr int TILE = COLUMNS * PITCH (WIDTH), ROWS = MT * BLOCK;
+    uint16_t *q = room, *dy = q + ROWS * PITCH (WIDTH);
+    uint16_t *k = dy + ROWS * PITCH (WIDTH), *v = k + 2 * TILE;
     int h = (int)blockIdx.x % a.H, b = (int)blockIdx.x / a.H;
-    int first = (int)(gridDim.y - 1 - blockIdx.y) * BLOCK;
-    int row = first + (int)threadIdx.x / 32 * 16;
-    int steps = (min (first + BLOCK, a.T) - 1) / COLUMNS + 1;
+    int first = (int)(gridDim.y - 1 - blockIdx.y) * ROWS;
+    int row = first + (int)threadIdx.x / 32 * 16 * MT;
+    int steps = (min (first + ROWS, a.T) - 1) / COLUMNS + 1;
     struct head x = head_of (a, b, h);
-    float s[COLUMNS / 8][4], dp[COLUMNS / 8][4], dq[WIDTH / 8][4] = {};
-    float lse[2], sums[2];
+    float s[MT][COLUMNS / 8][4], dp[MT][COLUMNS / 8][4];
+    float dq[MT][WIDTH / 8][4] = {}, lse[MT][2], sums[MT][2];
 
-    for (int half = 0; half < 2; half++) {
-        int r = row + (int)threadIdx.x % 32 / 4 + half * 8;
+#pragma unroll
+    for (int i = 0; i < MT * 2; i++) {
+        int r = row + (int)threadIdx.x % 32 / 4 + i * 8;
 
-        lse[half] = r < a.T ? a.lse[x.at + r] * LOG2E : 0;
-        sums[half] = r < a.T ? a.delta[x.at + r] : 0;
+        lse[i / 2][i % 2] = r < a.T ? a.lse[x.at + r] * LOG2E : 0;
+        sums[i / 2][i % 2] = r < a.T ? a.delta[x.at + r] : 0;
     }
-    tile_load<BLOCK, WIDTH> (q, x.q, first, a.T, a.D, a.aligned);
-    tile_load<BLOCK, WIDTH> (dy, x.y, first, a.T, a.D, a.aligned);
+    tile_load<ROWS, WIDTH> (q, x.q, first, a.T, a.D, a.aligned);
+    tile_load<ROWS, WIDTH> (dy, x.y, first, a.T, a.D, a.aligned);
     tile_load<COLUMNS, WIDTH> (k, x.k, 0, a.T, a.D, a.aligned);
     tile_load<COLUMNS, WIDTH> (v, x.v, 0, a.T, a.D, a.aligned);
     copies_end ();
@@ -194,14 +207,21 @@ static __global__ void __launch_bounds__ (THREADS)
         copies_end ();
         copies_wait<1> ();
         __syncthreads ();
-        product_rows<E, COLUMNS, WIDTH> (s, q, row - first, k + now);
-        product_rows<E, COLUMNS, WIDTH> (dp, dy, row - first, v + now);
-        straight_step<COLUMNS> (s, dp, lse, sums, a.scale, row, column);
-        product_columns<E, COLUMNS, WIDTH, WIDTH> (dq, dp, k + now, 0);
+        if (column < row + MT * 16) {
+            product_rows<E, MT, COLUMNS, WIDTH> (s, q, row - first, k + now);
+            product_rows<E, MT, COLUMNS, WIDTH> (dp, dy, row - first, v + now);
+#pragma unroll
+            for (int m = 0; m < MT; m++)
+                straight_step<COLUMNS> (s[m], dp[m], lse[m], sums[m], a.scale,
+                                        row + m * 16, column);
+            product_columns<E, MT, COLUMNS, WIDTH, WIDTH> (dq, dp, k + now, 0);
+        }
         __syncthreads ();
     }
-    result_store<E, WIDTH> (a.out + x.q_first, x.q.pitch, dq, row, 0, a.T, a.D,
-                            1, 1);
+#pragma unroll
+    for (int m = 0; m < MT; m++)
+        result_store<E, WIDTH> (a.out + x.q_first, x.q.pitch, dq[m],
+                                row + m * 16, 0, a.T, a.D, 1, 1);
 }
 
 template <class E, int WIDTH>
@@ -212,10 +232,11 @@ static void run_bwd (const struct half_args &a, unsigned B, void *stream)
 
     delta<E><<<(unsigned)((rows + WARPS - 1) / WARPS), THREADS, 0,
                (cudaStream_t)stream>>> (a, rows);
-    launch (bwd_keys<E, WIDTH, p::out, p::queries>,
-            dim3 (B * a.G, blocks (a.T), WIDTH / p::out), p::keys_room, a,
-            stream);
-    launch (bwd_queries<E, WIDTH, p::columns>, dim3 (B * a.H, blocks (a.T)),
+    launch (bwd_keys<E, p::keys_tiles, WIDTH, p::out, p::queries>,
+            dim3 (B * a.G, blocks (a.T, p::keys_tiles * BLOCK), WIDTH / p::out),
+            p::keys_room, a, stream);
+    launch (bwd_queries<E, p::queries_tiles, WIDTH, p::bwd_columns>,
+            dim3 (B * a.H, blocks (a.T, p::queries_tiles * BLOCK)),
             p::queries_room, a, stream);
 }
 

@@ -2,8 +2,8 @@
  * attention_half_fwd.cu - causal attention in bf16 and f16 on the tensor cores:
  * forward
  *
- * Four warps a block, each with 16 rows of the logits, which never leave its
- * registers: a result fragment of one product is an operand of the next. */
+ * Four warps a block, each with 16 or 32 rows of the logits, which never leave
+ * its registers: a result fragment of one product is an operand of the next. */
 #include "kernels/kernels.h"
 
 #include "kernels/attention_half.cuh"
@@ -20,15 +20,16 @@ static __device__ __forceinline__ float quad_sum (float x)
     return x + __shfl_xor_sync (~0u, x, 2);
 }
 
-/* What a warp knows of its 16 rows: two a thread, lane / 4 and that + 8. */
-template <int WIDTH> struct online {
-    float max[2], sum[2], y[WIDTH / 8][4];
+/* What a warp knows of 16 rows: two a thread, lane / 4 and that + 8. */
+struct online {
+    float max[2], sum[2];
 };
 
 /* Logits to probabilities against the maximum so far; what was summed before is
  * brought to the new maximum. Columns past a row are masked. */
 template <int COLUMNS, int WIDTH>
-static __device__ __forceinline__ void online_step (struct online<WIDTH> &o,
+static __device__ __forceinline__ void online_step (struct online &o,
+                                                    float (*y)[4],
                                                     float (*s)[4], float scale,
                                                     int row, int column)
 {
@@ -51,26 +52,27 @@ static __device__ __forceinline__ void online_step (struct online<WIDTH> &o,
             max = fmaxf (max, *x);
         }
         max = quad_max (max);
-        shrink = exp2f (o.max[half] - max);
+        shrink = power_of_2 (o.max[half] - max);
 #pragma unroll
         for (int i = 0; i < COLUMNS / 4; i++) {
             float *x = &s[i / 2][half * 2 + i % 2];
 
-            *x = exp2f (*x - max);
+            *x = power_of_2 (*x - max);
             sum += *x;
         }
         o.max[half] = max;
         o.sum[half] = o.sum[half] * shrink + sum;
 #pragma unroll
         for (int n = 0; n < WIDTH / 8; n++) {
-            o.y[n][half * 2] *= shrink;
-            o.y[n][half * 2 + 1] *= shrink;
+            y[n][half * 2] *= shrink;
+            y[n][half * 2 + 1] *= shrink;
         }
     }
 }
 
 template <class E, int WIDTH>
-static __device__ __forceinline__ void online_store (struct online<WIDTH> &o,
+static __device__ __forceinline__ void online_store (const struct online &o,
+                                                     const float (*y)[4],
                                                      const struct half_args &a,
                                                      int b, int h, int row)
 {
@@ -87,37 +89,37 @@ static __device__ __forceinline__ void online_store (struct online<WIDTH> &o,
             lse[r] = o.max[half] * LN2 + logf (sum);
     }
     result_store<E, WIDTH> (a.out + ((size_t)b * a.T * a.H + h) * a.D,
-                            (size_t)a.H * a.D, o.y, row, 0, a.T, a.D,
-                            inverse[0], inverse[1]);
+                            (size_t)a.H * a.D, y, row, 0, a.T, a.D, inverse[0],
+                            inverse[1]);
 }
 
 /* Blocks with the most keys first. K and V of the next step arrive while this
- * one computes. */
-template <class E, int WIDTH, int COLUMNS>
+ * one computes; a warp leaves out a step that its rows do not see. */
+template <class E, int MT, int WIDTH, int COLUMNS>
 static __global__ void __launch_bounds__ (THREADS) fwd (struct half_args a)
 {
     extern __shared__ __align__ (16) uint16_t room[];
-    constexpr int TILE = COLUMNS * PITCH (WIDTH);
-    uint16_t *q = room, *k = q + BLOCK * PITCH (WIDTH), *v = k + 2 * TILE;
+    constexpr int TILE = COLUMNS * PITCH (WIDTH), ROWS = MT * BLOCK;
+    uint16_t *q = room, *k = q + ROWS * PITCH (WIDTH), *v = k + 2 * TILE;
     int h = (int)blockIdx.x % a.H, b = (int)blockIdx.x / a.H;
-    int first = (int)(gridDim.y - 1 - blockIdx.y) * BLOCK;
-    int row = first + (int)threadIdx.x / 32 * 16;
-    int steps = (min (first + BLOCK, a.T) - 1) / COLUMNS + 1;
+    int first = (int)(gridDim.y - 1 - blockIdx.y) * ROWS;
+    int row = first + (int)threadIdx.x / 32 * 16 * MT;
+    int steps = (min (first + ROWS, a.T) - 1) / COLUMNS + 1;
     struct head x = head_of (a, b, h);
-    struct online<WIDTH> o = {
-        {
-            -INFINITY, -INFINITY
-        }
-    };
-    float s[COLUMNS / 8][4];
+    struct online o[MT];
+    float s[MT][COLUMNS / 8][4], y[MT][WIDTH / 8][4] = {};
 
-    tile_load<BLOCK, WIDTH> (q, x.q, first, a.T, a.D, a.aligned);
+#pragma unroll
+    for (int m = 0; m < MT; m++)
+        o[m] = {{-INFINITY, -INFINITY}, {0, 0}};
+    tile_load<ROWS, WIDTH> (q, x.q, first, a.T, a.D, a.aligned);
     tile_load<COLUMNS, WIDTH> (k, x.k, 0, a.T, a.D, a.aligned);
     copies_end ();
     tile_load<COLUMNS, WIDTH> (v, x.v, 0, a.T, a.D, a.aligned);
     copies_end ();
     for (int i = 0; i < steps; i++) {
         int now = i % 2 * TILE, then = TILE - now, column = i * COLUMNS;
+        bool seen = column < row + MT * 16;
 
         copies_wait<1> ();
         __syncthreads ();
@@ -125,17 +127,25 @@ static __global__ void __launch_bounds__ (THREADS) fwd (struct half_args a)
             tile_load<COLUMNS, WIDTH> (k + then, x.k, column + COLUMNS, a.T,
                                        a.D, a.aligned);
         copies_end ();
-        product_rows<E, COLUMNS, WIDTH> (s, q, row - first, k + now);
-        online_step<COLUMNS, WIDTH> (o, s, a.scale * LOG2E, row, column);
+        if (seen) {
+            product_rows<E, MT, COLUMNS, WIDTH> (s, q, row - first, k + now);
+#pragma unroll
+            for (int m = 0; m < MT; m++)
+                online_step<COLUMNS, WIDTH> (o[m], y[m], s[m], a.scale * LOG2E,
+                                             row + m * 16, column);
+        }
         copies_wait<1> ();
         __syncthreads ();
         if (i + 1 < steps)
             tile_load<COLUMNS, WIDTH> (v + then, x.v, column + COLUMNS, a.T,
                                        a.D, a.aligned);
         copies_end ();
-        product_columns<E, COLUMNS, WIDTH, WIDTH> (o.y, s, v + now, 0);
+        if (seen)
+            product_columns<E, MT, COLUMNS, WIDTH, WIDTH> (y, s, v + now, 0);
     }
-    online_store<E, WIDTH> (o, a, b, h, row);
+#pragma unroll
+    for (int m = 0; m < MT; m++)
+        online_store<E, WIDTH> (o[m], y[m], a, b, h, row + m * 16);
 }
 
 template <class E, int WIDTH>
@@ -143,8 +153,9 @@ static void run_fwd (const struct half_args &a, unsigned B, void *stream)
 {
     using p = plan<WIDTH>;
 
-    launch (fwd<E, WIDTH, p::columns>, dim3 (B * a.H, blocks (a.T)),
-            p::fwd_room, a, stream);
+    launch (fwd<E, p::fwd_tiles, WIDTH, p::columns>,
+            dim3 (B * a.H, blocks (a.T, p::fwd_tiles * BLOCK)), p::fwd_room, a,
+            stream);
 }
 
 template <class E>
