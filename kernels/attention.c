@@ -16,9 +16,14 @@
 
 #define ENTRIES 64
 
-/* A shape seen, with what serves it. Plans are empty under our own engine. */
+/* Blocks of 128 queries that keep a GPU busy. On an H200 of 132 multiprocessors a
+ * quarter of this was 14 % slower, forward and backward. */
+#define FILL 4096
+
+/* A shape seen, with what serves it. Plans are empty under our own engine.
+ *   part   the shape of one call of the backward's plan */
 struct entry {
-    struct attention_shape shape;
+    struct attention_shape shape, part;
     struct attention_choice choice;
     struct cudnn_plan fwd, bwd;
     uint64_t used; /* 0: a free place */
@@ -144,6 +149,21 @@ static bool check (struct attention *a, const struct attention_shape *s)
     return true;
 }
 
+/* cuDNN's deterministic backward keeps a T x T matrix of each head: it gets the
+ * sequences in equal parts, as few at a time as still fill the GPU. */
+static struct attention_shape part_of (const struct attention_shape *s)
+{
+    size_t blocks = s->H * ((s->T + 127) / 128);
+    struct attention_shape part = *s;
+
+    if (!s->deterministic)
+        return part;
+    for (part.B = 1; part.B < s->B; part.B++)
+        if (s->B % part.B == 0 && part.B * blocks >= FILL)
+            break;
+    return part;
+}
+
 /* False: why says what cuDNN lacks. */
 static bool choose_cudnn (struct attention *a, struct entry *e, char *why,
                           size_t room)
@@ -158,9 +178,10 @@ static bool choose_cudnn (struct attention *a, struct entry *e, char *why,
         || !cudnn_plan_make (&e->fwd, a->api, a->handle, NULL, false, s, why,
                              room))
         return false;
+    e->part = part_of (s);
     if (s->grad
-        && !cudnn_plan_make (&e->bwd, a->api, a->handle, NULL, true, s, why,
-                             room)) {
+        && !cudnn_plan_make (&e->bwd, a->api, a->handle, NULL, true, &e->part,
+                             why, room)) {
         cudnn_plan_drop (&e->fwd, a->api);
         return false;
     }
@@ -176,7 +197,7 @@ static bool choose_cudnn (struct attention *a, struct entry *e, char *why,
               a->api->version % 100, (long long)e->fwd.engine,
               s->grad ? (long long)e->bwd.engine : -1LL,
               !s->grad           ? ""
-              : s->deterministic ? ", backward keeps T x T: deterministic"
+              : s->deterministic ? ", deterministic backward with T x T kept"
                                  : ", backward adds dQ in any order");
     return true;
 }
@@ -319,6 +340,29 @@ bool attention_fwd (struct attention *a, const struct attention_shape *s,
     return true;
 }
 
+/* The backward's plan on each part of the sequences in turn; the scratch serves
+ * them all. */
+static bool cudnn_bwd (struct attention *a, const struct entry *e,
+                       const struct cudnn_call *whole)
+{
+    const struct attention_shape *s = &e->shape;
+    size_t y = s->T * s->H * s->D * 2, qkv = y + 2 * s->T * s->G * s->D * 2;
+
+    for (size_t b = 0; b < s->B; b += e->part.B) {
+        struct cudnn_call c = *whole;
+
+        c.y = (char *)c.y + b * y;
+        c.dy = (const char *)c.dy + b * y;
+        c.lse = (float *)c.lse + b * s->H * s->T;
+        c.qkv = (const char *)c.qkv + b * qkv;
+        c.dqkv = (char *)c.dqkv + b * qkv;
+        if (!cudnn_plan_run (&e->bwd, a->api, a->handle, &e->part, &c, a->error,
+                             sizeof (a->error)))
+            return false;
+    }
+    return true;
+}
+
 bool attention_bwd (struct attention *a, const struct attention_shape *s,
                     void *dqkv, const void *dy, const void *y, const float *lse,
                     const void *qkv, double scale, void *scratch, void *stream)
@@ -338,8 +382,7 @@ bool attention_bwd (struct attention *a, const struct attention_shape *s,
     if (!s->grad)
         return fail (a, "attention: the shape was chosen without a gradient");
     if (e->choice.engine == ATTENTION_CUDNN)
-        return cudnn_plan_run (&e->bwd, a->api, a->handle, s, &c, a->error,
-                               sizeof (a->error));
+        return cudnn_bwd (a, e, &c);
     own_bwd (s, &c, scale);
     return true;
 }

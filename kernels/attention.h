@@ -36,7 +36,8 @@ enum attention_engine {
  *   dtype           of qkv, y and their gradients
  *   B, T, H, G, D   as in kernels.h: G divides H; D even, at most 256
  *   deterministic   the same bits every time: cuDNN's backward then keeps a T x T
- *                   matrix of each head in the scratch, see scratch_bwd
+ *                   matrix of each head in the scratch, of as few sequences at
+ *                   a time as fill the GPU; see scratch_bwd
  *   grad            the backward is wanted too: both engines must serve it */
 struct attention_shape {
     enum attention_dtype dtype;

@@ -178,27 +178,85 @@ static void drop (struct work *w)
         free (all[i]);
 }
 
-/* Both passes on the GPU, from poisoned outputs and scratch. */
-static bool run (struct attention *a, struct work *w,
-                 const struct attention_choice *c)
+/* The arrays of a call on the GPU, outputs and scratch poisoned. */
+struct device {
+    void *qkv, *dy, *y, *dqkv, *lse, *fwd, *bwd;
+};
+
+static struct device hold_all (const struct work *w,
+                               const struct attention_choice *c)
 {
-    size_t e = width (w->s.dtype), lse_bytes = w->n_lse * 4;
-    void *qkv = hold (w->qkv, w->n_qkv * e), *dy = hold (w->dy, w->n_y * e);
-    void *y = hold (NULL, w->n_y * e), *dqkv = hold (NULL, w->n_qkv * e);
-    void *lse = hold (NULL, lse_bytes), *s1 = hold (NULL, c->scratch_fwd);
-    void *s2 = hold (NULL, c->scratch_bwd);
+    size_t e = width (w->s.dtype);
+
+    return (struct device){.qkv = hold (w->qkv, w->n_qkv * e),
+                           .dy = hold (w->dy, w->n_y * e),
+                           .y = hold (NULL, w->n_y * e),
+                           .dqkv = hold (NULL, w->n_qkv * e),
+                           .lse = hold (NULL, w->n_lse * 4),
+                           .fwd = hold (NULL, c->scratch_fwd),
+                           .bwd = hold (NULL, c->scratch_bwd)};
+}
+
+static bool take_all (struct work *w, const struct attention_choice *c,
+                      const struct device *d)
+{
+    size_t e = width (w->s.dtype);
+    bool whole = take (d->fwd, NULL, c->scratch_fwd);
+
+    whole &= take (d->bwd, NULL, c->scratch_bwd);
+    whole &= take (d->y, w->y, w->n_y * e);
+    whole &= take (d->lse, w->lse, w->n_lse * 4);
+    whole &= take (d->dqkv, w->dqkv, w->n_qkv * e);
+    whole &= take (d->qkv, NULL, w->n_qkv * e);
+    return take (d->dy, NULL, w->n_y * e) && whole;
+}
+
+static bool both (struct attention *a, const struct work *w,
+                  const struct device *d, void *stream)
+{
     bool good =
-        attention_fwd (a, &w->s, y, lse, qkv, w->scale, s1, NULL)
-        && attention_bwd (a, &w->s, dqkv, dy, y, lse, qkv, w->scale, s2, NULL);
+        attention_fwd (a, &w->s, d->y, d->lse, d->qkv, w->scale, d->fwd, stream)
+        && attention_bwd (a, &w->s, d->dqkv, d->dy, d->y, d->lse, d->qkv,
+                          w->scale, d->bwd, stream);
 
     if (!good)
         printf ("# %s\n", attention_error (a));
-    must (cudaGetLastError ());
-    good &= take (s1, NULL, c->scratch_fwd) && take (s2, NULL, c->scratch_bwd);
-    good &= take (y, w->y, w->n_y * e) && take (lse, w->lse, lse_bytes);
-    good &= take (dqkv, w->dqkv, w->n_qkv * e);
-    good &= take (qkv, NULL, w->n_qkv * e) && take (dy, NULL, w->n_y * e);
     return good;
+}
+
+/* Both passes on the GPU. */
+static bool run (struct attention *a, struct work *w,
+                 const struct attention_choice *c)
+{
+    struct device d = hold_all (w, c);
+    bool good = both (a, w, &d, NULL);
+
+    must (cudaGetLastError ());
+    return take_all (w, c, &d) && good;
+}
+
+/* The same through a CUDA graph, launched twice. */
+static bool run_graph (struct attention *a, struct work *w,
+                       const struct attention_choice *c)
+{
+    struct device d = hold_all (w, c);
+    cudaStream_t stream;
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    bool good;
+
+    must (cudaStreamCreateWithFlags (&stream, cudaStreamNonBlocking));
+    must (cudaStreamBeginCapture (stream, cudaStreamCaptureModeThreadLocal));
+    good = both (a, w, &d, stream);
+    must (cudaStreamEndCapture (stream, &graph));
+    must (cudaGraphInstantiateWithFlags (&exec, graph, 0));
+    for (int i = 0; i < 2; i++)
+        must (cudaGraphLaunch (exec, stream));
+    must (cudaStreamSynchronize (stream));
+    must (cudaGraphExecDestroy (exec));
+    must (cudaGraphDestroy (graph));
+    must (cudaStreamDestroy (stream));
+    return take_all (w, c, &d) && good;
 }
 
 /* Columns from..to of rows of [row] elements. */
@@ -347,6 +405,75 @@ static void test_nan (struct attention *a, enum attention_engine e,
     drop (&w);
 }
 
+/* Captured, the work gives the bits of a plain call. */
+static void test_graph (struct attention *a, enum attention_engine e)
+{
+    struct attention_shape s = {.dtype = ATTENTION_BF16,
+                                .B = 2,
+                                .T = 300,
+                                .H = 4,
+                                .G = 2,
+                                .D = 64,
+                                .deterministic = true,
+                                .grad = true};
+    struct attention_choice c;
+    struct work w;
+    bool good = attention_choose (a, &s, &c);
+    void *y, *dqkv;
+    char name[80];
+
+    make (&w, &s);
+    y = doubles (w.n_y);
+    dqkv = doubles (w.n_qkv);
+    good = good && run (a, &w, &c);
+    memcpy (y, w.y, w.n_y * 2);
+    memcpy (dqkv, w.dqkv, w.n_qkv * 2);
+    good = good && run_graph (a, &w, &c) && memcmp (y, w.y, w.n_y * 2) == 0
+           && memcmp (dqkv, w.dqkv, w.n_qkv * 2) == 0;
+    snprintf (name, sizeof (name), "%s: in a CUDA graph", engine_names[e]);
+    tap_ok (good, name);
+    free (y);
+    free (dqkv);
+    drop (&w);
+}
+
+/* A batch that the deterministic backward takes in parts gives the bits of its
+ * sequences alone. */
+static void test_parts (struct attention *a, enum attention_engine e)
+{
+    struct attention_shape s = {.dtype = ATTENTION_BF16,
+                                .B = 8,
+                                .T = 1024,
+                                .H = 128,
+                                .G = 8,
+                                .D = 8,
+                                .deterministic = true,
+                                .grad = true};
+    struct attention_choice c, one;
+    struct work w, x;
+    bool good = attention_choose (a, &s, &c);
+    char name[80];
+
+    make (&w, &s);
+    s.B = 1;
+    good = good && attention_choose (a, &s, &one) && run (a, &w, &c);
+    printf ("# scratch of 8 %zu, of 1 %zu\n", c.scratch_bwd, one.scratch_bwd);
+    for (size_t b = 0; b < 8; b++) {
+        make (&x, &s);
+        memcpy (x.qkv, (char *)w.qkv + b * x.n_qkv * 2, x.n_qkv * 2);
+        memcpy (x.dy, (char *)w.dy + b * x.n_y * 2, x.n_y * 2);
+        good = good && run (a, &x, &one)
+               && memcmp (x.y, (char *)w.y + b * x.n_y * 2, x.n_y * 2) == 0
+               && memcmp (x.dqkv, (char *)w.dqkv + b * x.n_qkv * 2, x.n_qkv * 2)
+                      == 0;
+        drop (&x);
+    }
+    snprintf (name, sizeof (name), "%s: a batch is its sequences",
+              engine_names[e]);
+    tap_ok (good && c.scratch_bwd < 8 * one.scratch_bwd, name);
+    drop (&w);
+}
+
 static void engine (enum attention_engine e)
 {
     struct attention *a = attention_create ();
@@ -359,6 +486,9 @@ static void engine (enum attention_engine e)
             all_shapes (a, e, (enum attention_dtype)t, true);
         test_nan (a, e, (enum attention_dtype)t);
     }
+    test_graph (a, e);
+    if (e == ATTENTION_CUDNN)
+        test_parts (a, e);
     attention_destroy (a);
 }
 
