@@ -319,6 +319,8 @@ void fsdp_destroy (struct fsdp *f)
     free (f->stay_of);
     free (f->visits);
     free (f->offset_of);
+    free (f->no_decay);
+    free (f->frozen);
     train_shard_plan_destroy (f->plan);
     free (f);
 }

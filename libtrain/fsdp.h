@@ -89,6 +89,13 @@ void fsdp_destroy (struct fsdp *fsdp);
 train_status_t fsdp_of_decoder (const struct fsdp_options *opts,
                                 train_group_t *group, train_decoder_t *decoder,
                                 struct fsdp **ret_fsdp, train_error_t *err);
+/* fsdp_rules - once, before fsdp_adamw. Patterns (fnmatch(3)) of parameters'
+ * names, joined by commas; NULL or "": none.
+ *   no_decay   beside those that do not decay anyway
+ *   frozen     no update, no gradient, no part in the norm
+ * TRAIN_EINVAL: a pattern fits no parameter, or frozen fits all. */
+train_status_t fsdp_rules (struct fsdp *fsdp, const char *no_decay,
+                           const char *frozen, train_error_t *err);
 /* fsdp_init_decoder - each rank draws its shard of what train_decoder_init
  * draws, masters before they are rounded; no rank has more than a unit of the
  * model at a time. Local. */
@@ -139,8 +146,8 @@ train_status_t fsdp_end (struct fsdp *fsdp, train_error_t *err);
  * rank 0 answers). Inf or NaN where an element is. Local. */
 double fsdp_sumsq (const struct fsdp *fsdp);
 
-/* fsdp_unused - names of the parameters whose gradient is zero on every rank,
- * as "a, b": "" when there is none. Collective, after fsdp_end.
+/* fsdp_unused - names of the parameters whose gradient is zero on every rank
+ * and that are not frozen, as "a, b": "" when there is none. Collective, after fsdp_end.
  *   text   (size) written, cut if need be */
 train_status_t fsdp_unused (struct fsdp *fsdp, char *text, size_t size,
                             train_error_t *err);

@@ -216,6 +216,8 @@ static train_status_t reduce_kept (struct fsdp *f, size_t u, train_error_t *err)
 train_status_t fsdp_reduce (struct fsdp *f, size_t u, bool again,
                             train_error_t *err)
 {
+    if (f->units[u].still)
+        return TRAIN_OK;
     if (f->owner)
         return scatter (f, u, f->owner->data, f->owner, err);
     if (again || !f->last_pass || f->opts.strategy == TRAIN_NO_SHARD)

@@ -186,9 +186,10 @@ train_status_t fsdp_adamw (const struct fsdp *f, const train_decoder_t *d,
     for (size_t i = 0; i < n; i++) {
         train_shard_range_t r = train_shard_range (f->plan, i, f->rank);
 
-        if (r.count == 0)
+        if (r.count == 0 || (f->frozen && f->frozen[i]))
             continue;
         params[k] = *train_decoder_param (d, i);
+        params[k].decay &= !f->no_decay || !f->no_decay[i];
         params[k].offset = r.at;
         params[k++].count = r.count;
     }

@@ -13,6 +13,7 @@ struct fsdp_unit {
     char *weights; /* (world chunk) whole or on their way; NULL: not here */
     size_t slot;   /* of [weights] */
     train_work_t *gather;
+    bool still; /* all its parameters are frozen: nothing is reduced */
 };
 
 /* Room for a flat unit's gradients. */
@@ -47,6 +48,7 @@ struct fsdp {
     void (*set_unit) (void *arg, size_t unit, void *weights, void *grads);
     void (*forget) (void *arg);
     void *arg;
+    bool *no_decay, *frozen; /* (parameters) by fsdp_rules; NULL: none */
     size_t *visits, n_visits;
     bool tail;         /* the last visit is of a unit that was visited before */
     size_t *stay_of;   /* (n_visits) */
@@ -82,6 +84,8 @@ struct fsdp {
 size_t fsdp_whole_at (const struct fsdp *f, size_t u);
 /* Bytes of a whole flat unit's gradients, padding included. */
 size_t fsdp_whole_bytes (const struct fsdp *f, size_t u);
+/* fsdp_still - gradients of frozen parameters become zero. */
+void fsdp_still (struct fsdp *f);
 /* fsdp_widen - the masters from the model's weights. */
 void fsdp_widen (struct fsdp *f);
 

@@ -184,6 +184,9 @@ train_status_t fsdp_end (struct fsdp *f, train_error_t *err)
 {
     TRY (fsdp_drop (f, err));
     if (f->opts.strategy == TRAIN_NO_SHARD)
-        return train_all_reduce (f->group, &f->grads.t, TRAIN_SUM, err);
-    return fsdp_reduce_wait (f, err);
+        TRY (train_all_reduce (f->group, &f->grads.t, TRAIN_SUM, err));
+    else
+        TRY (fsdp_reduce_wait (f, err));
+    fsdp_still (f);
+    return TRAIN_OK;
 }

@@ -80,7 +80,13 @@ static train_status_t make_engine (train_trainer_t *t, train_error_t *err)
                         "nothing",
                         o->strategy);
     TRY (fsdp_of_decoder (&f, t->group, t->decoder, &t->fsdp, err));
+    TRY (fsdp_rules (t->fsdp, o->no_decay, o->frozen, err));
     return fsdp_adamw (t->fsdp, t->decoder, &o->adamw, &t->adamw, err);
+}
+
+static double hash_text (const char *text)
+{
+    return text ? (double)(XXH3_64bits (text, strlen (text)) >> 11) : 0;
 }
 
 static int64_t hash_options (const train_trainer_options_t *o)
@@ -104,7 +110,9 @@ static int64_t hash_options (const train_trainer_options_t *o)
                   (double)o->least,
                   o->prefetch,
                   o->no_sync,
-                  o->reduce_bf16};
+                  o->reduce_bf16,
+                  hash_text (o->no_decay),
+                  hash_text (o->frozen)};
 
     return (int64_t)XXH3_64bits (v, sizeof (v));
 }

@@ -43,6 +43,8 @@ static const struct conf_key keys[] = {
     {"optim", "eps", CONF_DOUBLE, AT (eps), 0, 1, NULL},
     {"optim", "weight_decay", CONF_DOUBLE, AT (weight_decay), 0, 1e3, NULL},
     {"optim", "clip", CONF_DOUBLE, AT (clip), 0, 1e9, NULL},
+    {"optim", "no_decay", CONF_LIST, AT (no_decay), 0, 0, NULL},
+    {"optim", "frozen", CONF_LIST, AT (frozen), 0, 0, NULL},
     {"shard", "strategy", CONF_CHOICE, AT (strategy), 0, 0,
      "no_shard,ddp,grad_op,full"},
     {"shard", "wrap", CONF_STRING, AT (wrap), 0, 0, NULL},
@@ -407,5 +409,7 @@ train_trainer_options_t settings_trainer (const struct settings *c)
         .least = (size_t)c->least,
         .prefetch = c->prefetch < 0 ? 1 : (int)c->prefetch,
         .reduce_bf16 = c->reduce == BF16,
+        .no_decay = c->no_decay,
+        .frozen = c->frozen,
     };
 }

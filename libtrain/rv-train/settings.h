@@ -35,7 +35,8 @@ struct settings {
 
     double lr, min_lr, beta1, beta2, eps, weight_decay, clip;
     int64_t warmup;
-    int schedule; /* train_schedule_kind_t */
+    int schedule;            /* train_schedule_kind_t */
+    char *no_decay, *frozen; /* patterns of parameters; NULL = none */
 
     int strategy;     /* train_strategy_t */
     char *wrap;       /* "layer", or elements of a flat unit */

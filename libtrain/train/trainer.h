@@ -53,6 +53,11 @@ typedef struct train_trainer_options {
                           each rank and are reduced once, in the last pass */
     bool reduce_bf16;  /* sharded, F32: gradients travel as BF16; sums are F32
                           and rounded once a unit and pass */
+    const char *no_decay; /* parameters without weight decay beside norms and
+                             biases: patterns (fnmatch(3)) of names, joined by
+                             commas. Read by create; NULL = none */
+    const char *frozen;   /* as above: parameters that stay as they are. They
+                             have no part in the norm */
 } train_trainer_options_t;
 
 /* What a step was. */

@@ -99,6 +99,7 @@ model.rope_theta=x|'x' is not a number
 data.files=|data.files=: is not set; name text files
 data.tokenizer=gpt2|data.tokenizer=gpt2: only bytes is served yet
 data.seq=20000|\[data\] files: 11[0-9]* bytes of text in 1 file
+optim.frozen=*nothing*|frozen: no parameter fits '.*nothing.*'; the first is called model.embed_tokens.weight
 optim.lr=0|optim.lr=0: is not above 0
 optim.lr=nan|'nan' is not a number
 optim.min_lr=1|optim.min_lr=1: is above lr

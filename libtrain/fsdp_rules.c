@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * fsdp_rules.c - parameters that do not decay, and those that stay as they are
+ */
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "err.h"
+#include "fsdp_impl.h"
+
+/* Set [set] of each parameter that one pattern fits. */
+static train_status_t mark (const struct fsdp *f, const char *pattern,
+                            const char *what, bool *set, train_error_t *err)
+{
+    bool any = false;
+
+    for (size_t i = 0; i < train_shard_n_params (f->plan); i++)
+        if (fnmatch (pattern, train_shard_param (f->plan, i)->name, 0) == 0)
+            any = set[i] = true;
+    if (any)
+        return TRAIN_OK;
+    return err_set (err, TRAIN_EINVAL,
+                    "%s: no parameter fits '%s'; the first is called %s", what,
+                    pattern, train_shard_param (f->plan, 0)->name);
+}
+
+static train_status_t mark_all (const struct fsdp *f, const char *list,
+                                const char *what, bool **ret,
+                                train_error_t *err)
+{
+    char *copy = strdup (list ? list : ""), *next = copy, *pattern;
+    train_status_t status = TRAIN_OK;
+
+    *ret = calloc (train_shard_n_params (f->plan), sizeof (**ret));
+    if (!copy || !*ret)
+        status = err_set (err, TRAIN_ENOMEM, "no memory for rules");
+    while (status == TRAIN_OK && (pattern = strsep (&next, ",")))
+        if (*pattern)
+            status = mark (f, pattern, what, *ret, err);
+    free (copy);
+    return status;
+}
+
+static void find_still_units (struct fsdp *f)
+{
+    for (size_t u = 0; u < f->n_units; u++) {
+        const train_shard_unit_t *plan = f->units[u].plan;
+
+        f->units[u].still = plan->n_params > 0;
+        for (size_t i = 0; i < plan->n_params; i++)
+            f->units[u].still &= f->frozen[plan->param + i];
+    }
+}
+
+train_status_t fsdp_rules (struct fsdp *f, const char *no_decay,
+                           const char *frozen, train_error_t *err)
+{
+    size_t still = 0;
+
+    TRY (mark_all (f, no_decay, "no_decay", &f->no_decay, err));
+    TRY (mark_all (f, frozen, "frozen", &f->frozen, err));
+    for (size_t i = 0; i < train_shard_n_params (f->plan); i++)
+        still += f->frozen[i];
+    if (still == train_shard_n_params (f->plan))
+        return err_set (err, TRAIN_EINVAL,
+                        "frozen: fits every parameter, so none would train");
+    find_still_units (f);
+    return TRAIN_OK;
+}
+
+void fsdp_still (struct fsdp *f)
+{
+    for (size_t i = 0; f->frozen && i < train_shard_n_params (f->plan); i++) {
+        train_shard_range_t r = train_shard_range (f->plan, i, f->rank);
+
+        if (f->frozen[i])
+            memset ((char *)f->grads.t.data + r.at * f->esize, 0,
+                    r.count * f->esize);
+    }
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * fsdp_run.h - a training run of one device, and the same run by a rank
+ *
+ * Rows, sizes and passes do not divide. */
+#ifndef FSDP_RUN_H
+#define FSDP_RUN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "group_ranks.h"
+#include "libtrain/fsdp.h"
+
+#define FSDP_STEPS 50
+
+/* One run; the ranks, which are forked, read it. */
+struct fsdp_run {
+    struct fsdp_options opts;
+    bool tie;
+    train_dtype_t dtype;
+    int micro, steps;
+    bool uneven; /* rank 0 has no row, where there are others */
+    double want[FSDP_STEPS], norm[FSDP_STEPS], bound;
+    double weights;  /* sum of squares at the end, of one device */
+    double part[64]; /* of each parameter's gradient in the last step */
+};
+
+extern struct fsdp_run run;
+extern const train_adamw_options_t adamw;
+extern const char *const worlds[]; /* of 1, 2, 3 and 4 ranks */
+
+/* prepare - fill [run], and what one device makes of it. */
+void prepare (train_dtype_t dtype, bool tie, int steps, double bound);
+/* Options of this run's types; least 0: a flat unit for each unit. */
+struct fsdp_options opts_of (train_strategy_t strategy, size_t least,
+                             int prefetch, bool no_sync);
+train_dtype_t real (void);                    /* of masters and gradients */
+bool near (double a, double b, double bound); /* relative to b */
+
+struct rank {
+    train_group_t *group;
+    train_decoder_t *decoder;
+    struct fsdp *fsdp;
+    train_adamw_t *adamw;
+    int first, rows, passes, micro;
+};
+
+/* open_rank - r->group is set; the rest is made by [run]. Always close_rank. */
+train_status_t open_rank (struct rank *r, train_error_t *err);
+void close_rank (struct rank *r);
+/* rank_step - step [s]; loss and gradient norm to [ret]. */
+train_status_t rank_step (struct rank *r, int s, double ret[2],
+                          train_error_t *err);
+
+#endif
