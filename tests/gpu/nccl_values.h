@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * nccl_values.h - what two ranks give, in every type, and what comes of it */
+ * nccl_values.h - what the ranks give, in every type, and what comes of it */
 #ifndef TESTS_GPU_NCCL_VALUES_H
 #define TESTS_GPU_NCCL_VALUES_H
 
@@ -9,6 +9,7 @@
 #include <train/group.h>
 
 #include "kernels/half.h"
+#include "nccl_ranks.h"
 
 static inline void on_gpu (train_tensor_t *t, void *data, train_dtype_t dtype,
                            size_t n, int gpu)
@@ -71,13 +72,17 @@ static inline double given (int rank, size_t i)
 
 static inline double combined (size_t i, train_op_t op)
 {
-    double x = given (0, i), y = given (1, i);
+    double x = given (0, i);
 
-    return op == TRAIN_MIN    ? fmin (x, y)
-           : op == TRAIN_MAX  ? fmax (x, y)
-           : op == TRAIN_PROD ? x * y
-           : op == TRAIN_AVG  ? (x + y) / 2
-                              : x + y;
+    for (int r = 1; r < ranks; r++) {
+        double y = given (r, i);
+
+        x = op == TRAIN_MIN    ? fmin (x, y)
+            : op == TRAIN_MAX  ? fmax (x, y)
+            : op == TRAIN_PROD ? x * y
+                               : x + y;
+    }
+    return op == TRAIN_AVG ? x / ranks : x;
 }
 
 #endif
