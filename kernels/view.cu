@@ -243,3 +243,15 @@ void kern_pieces_sum_cuda (uint64_t *sum, const struct kern_piece *p, size_t n,
     if (n > 0)
         LAUNCH (pieces_sum, n * THREADS, stream) (sum, p, n);
 }
+
+static __global__ void mark (volatile uint32_t *flag, uint32_t value)
+{
+    *flag = value;
+    __threadfence_system ();
+}
+
+extern "C" void kern_mark_cuda (volatile uint32_t *flag, uint32_t value,
+                                void *stream)
+{
+    mark<<<1, 1, 0, (cudaStream_t)stream>>> (flag, value);
+}

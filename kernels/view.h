@@ -95,6 +95,10 @@ void kern_pieces_unpack_cuda (const struct kern_piece *p, size_t n,
 void kern_pieces_sum_cuda (uint64_t *sum, const struct kern_piece *p, size_t n,
                            void *stream);
 
+/* mark - *flag = value, in the stream's turn; memory of the host that the GPU
+ * can reach. */
+void kern_mark_cuda (volatile uint32_t *flag, uint32_t value, void *stream);
+
 #ifdef __cplusplus
 }
 #endif

@@ -99,6 +99,9 @@ struct backend_ops {
     /* Memory that other processes can map (optional, NULL: none). */
     const struct backend_share *share;
 
+    /* Work that is recorded once and run often (optional, NULL: none). */
+    const struct backend_graph *graph;
+
     /* Kernels of kernels/view.h (required), on [stream] of [device]. */
     const struct view_ops *view;
     /* enter - make [device] the thread's; returns the one before for leave.
@@ -138,6 +141,25 @@ struct backend_share {
     void (*close) (void *memory);
 };
 
+/* All required. The caller's device stays. */
+struct backend_graph {
+    /* begin - what [stream] of [device] is given from now on is recorded, and
+     * what streams are that wait for events of it, until end. The thread may do
+     * all it may else. end - of the streams only [stream] may be left.
+     *   ret   the graph; NULL: it is thrown away
+     * TRAIN_EDEVICE. */
+    train_status_t (*begin) (void *stream, int device, train_error_t *err);
+    train_status_t (*end) (void *stream, int device, void **ret,
+                           train_error_t *err);
+    train_status_t (*launch) (void *graph, void *stream, int device,
+                              train_error_t *err);
+    void (*destroy) (void *graph); /* does not wait for what runs of it */
+
+    /* mark - [stream] writes [value] to *flag, memory of pin, in its turn. */
+    train_status_t (*mark) (volatile uint32_t *flag, uint32_t value,
+                            void *stream, int device, train_error_t *err);
+};
+
 struct view_ops {
     void (*pack) (void *out, const struct kern_view *v, uint64_t first,
                   uint64_t n, void *stream);
@@ -168,5 +190,6 @@ extern const struct view_ops view_host;
 extern const struct backend_ops backend_host;
 extern const struct backend_ops backend_cuda; /* if HAVE_CUDA */
 extern const struct backend_share backend_cuda_share;
+extern const struct backend_graph backend_cuda_graph;
 
 #endif

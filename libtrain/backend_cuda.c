@@ -411,6 +411,7 @@ const struct backend_ops backend_cuda = {
     .ident = op_ident,
     .fill = op_fill,
     .share = &backend_cuda_share,
+    .graph = &backend_cuda_graph,
     .view = &view_cuda,
     .enter = op_enter,
     .leave = op_leave,

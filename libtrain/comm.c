@@ -118,6 +118,12 @@ void comm_describe (const struct comm_call *call, char *text, size_t size)
         snprintf (text, size, "step_end (after %d calls, hash %08x%08x)",
                   call->dtype, (unsigned)call->root, (unsigned)call->op);
         return;
+    case COMM_GRAPH:
+        snprintf (text, size,
+                  "graph_launch (graph %d, %llu calls, hash "
+                  "%08x%08x)",
+                  call->dtype, count, (unsigned)call->root, (unsigned)call->op);
+        return;
     case COMM_SEND:
         snprintf (text, size, "send (%llu %s from rank %d to rank %d)", count,
                   dtype, call->root, call->op);

@@ -40,6 +40,8 @@ enum comm_kind {
                                   barrier, without data; dtype = how many,
                                   root and op = their hash */
     COMM_BEGIN = 16,           /* no call: a backend begins beside another */
+    COMM_GRAPH = 17,           /* recorded calls; count = how many, dtype = the
+                                  how manieth graph, root and op = their hash */
 };
 /* COMM_OBJECT, COMM_OBJECTS and COMM_SPLIT move host memory on every backend. */
 
@@ -146,6 +148,17 @@ struct comm_ops {
     train_status_t (*run_pieces) (void *state, const struct comm_call *call,
                                   const struct comm_pieces *pieces, bool follow,
                                   train_error_t *err);
+
+    /* graph_begin (optional, with the other two) - from now on run and
+     * run_pieces record a call that the ranks have agreed on, and return.
+     * graph_end - after that, unless a call has failed meanwhile.
+     *   ret_launch   the call that runs it: by run, whose [from] is *ret_graph;
+     *                also NULL, with ret_graph, for a record that nobody wants
+     * graph_free - before fini. */
+    train_status_t (*graph_begin) (void *state, train_error_t *err);
+    train_status_t (*graph_end) (void *state, struct comm_call *ret_launch,
+                                 void **ret_graph, train_error_t *err);
+    void (*graph_free) (void *state, void *graph);
 
     /* check (optional) - may a call use memory that says to be where this
      * backend's tensors are? TRAIN_EINVAL. */

@@ -168,6 +168,8 @@ static void op_fini (void *state)
     struct nccl *nccl = state;
     int rc;
 
+    if (nccl->gpu)
+        nccl_graph_drop (nccl);
     if (!nccl->broken && nccl->comm
         && !link_run (nccl->link, LINK_END, NULL, clock_ms () + END_MS, NULL,
                       NULL, &rc))
@@ -255,14 +257,14 @@ static void rest (int64_t since_ms)
 
 static train_status_t finish (struct nccl *nccl, train_error_t *err)
 {
-    bool done = false;
+    bool done = nccl->capture != NULL; /* recorded */
 
-    for (;;) {
+    while (!done) {
         TRY (nccl_poll (nccl, &done, err));
-        if (done)
-            return TRAIN_OK;
-        rest (nccl->since_ms);
+        if (!done)
+            rest (nccl->since_ms);
     }
+    return TRAIN_OK;
 }
 
 static train_status_t op_run (void *state, const struct comm_call *call,
@@ -308,6 +310,28 @@ static void op_step (void *state, const struct comm_call *learnt, size_t n,
         comm_host.step (nccl->host, learnt, n, seq);
 }
 
+static train_status_t op_graph_begin (void *state, train_error_t *err)
+{
+    return nccl_graph_begin (state, err);
+}
+
+static train_status_t op_graph_end (void *state, struct comm_call *ret_launch,
+                                    void **ret_graph, train_error_t *err)
+{
+    struct nccl_graph *graph = NULL;
+    train_status_t status =
+        nccl_graph_end (state, ret_launch, ret_graph ? &graph : NULL, err);
+
+    if (ret_graph)
+        *ret_graph = graph;
+    return status;
+}
+
+static void op_graph_free (void *state, void *graph)
+{
+    nccl_graph_free (state, graph);
+}
+
 static void op_abort (void *state)
 {
     struct nccl *nccl = state;
@@ -348,6 +372,9 @@ const struct comm_ops comm_nccl = {
     .run_pieces = op_run_pieces,
     .step = op_step,
     .follow = op_follow,
+    .graph_begin = op_graph_begin,
+    .graph_end = op_graph_end,
+    .graph_free = op_graph_free,
     .check = op_check,
     .abort = op_abort,
     .fini = op_fini,

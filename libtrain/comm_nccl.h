@@ -65,6 +65,19 @@ void link_release (struct link *link);
 
 #define NCCL_SUSPECT_MS 1000 /* NCCL has failed: who ended is known soon */
 
+/* Calls that were recorded. */
+struct nccl_graph {
+    struct nccl_graph *next;
+    int id;
+    void *exec;              /* of the GPU; NULL while it is recorded */
+    volatile uint32_t *mark; /* pinned: how far a launch has come */
+    struct comm_call *calls; /* (n) seq 0 */
+    size_t n;
+    void **memory; /* (n_memory) of the GPU, for its calls */
+    size_t n_memory;
+    char hint[300];
+};
+
 struct nccl {
     const char *name;
     int64_t timeout_ms;
@@ -80,6 +93,10 @@ struct nccl {
     void *copy;         /* on the GPU, of an all-to-all in place */
     void *wire;         /* on the GPU, of a call that is cast; kept */
     size_t wire_bytes;
+    struct nccl_graph *capture; /* calls are recorded in it, or NULL */
+    struct nccl_graph *running; /* launched by the call in flight, or NULL */
+    struct nccl_graph *graphs;
+    int n_graphs;
     bool *sends, *recvs; /* (size) messages that have a connection */
     bool careful;        /* any call may wait for others */
     bool idle;           /* the call in flight has nothing for the GPU */
@@ -127,5 +144,29 @@ train_status_t nccl_give (struct nccl *nccl, struct nccl_plan *plan,
 train_status_t nccl_fail (struct nccl *nccl, const train_error_t *why,
                           train_error_t *err);
 train_status_t nccl_fail_rc (struct nccl *nccl, int rc, train_error_t *err);
+
+/* Graphs (comm_nccl_graph.c).
+ * nccl_graph_begin, nccl_graph_end, nccl_graph_free - as comm.h has them.
+ * nccl_graph_drop - what holds the communicator back: before it ends.
+ * nccl_graph_alloc - memory of the GPU for a call that is recorded, which lives
+ * as long as the graph.
+ * nccl_graph_note, nccl_graph_noted - before and after what a call gives the GPU.
+ * nccl_graph_ready - the call in flight launches [graph], or none if NULL.
+ * nccl_graph_tell - to the ranks of the node, and the watch: how far it is.
+ * nccl_graph_where - "; the GPU of rank 0 was in ..."; "" if none runs. */
+train_status_t nccl_graph_begin (struct nccl *nccl, train_error_t *err);
+train_status_t nccl_graph_end (struct nccl *nccl, struct comm_call *ret_launch,
+                               struct nccl_graph **ret_graph,
+                               train_error_t *err);
+void nccl_graph_free (struct nccl *nccl, struct nccl_graph *graph);
+void nccl_graph_drop (struct nccl *nccl);
+train_status_t nccl_graph_alloc (struct nccl *nccl, size_t bytes, void **ret,
+                                 train_error_t *err);
+train_status_t nccl_graph_note (struct nccl *nccl, const struct comm_call *call,
+                                train_error_t *err);
+train_status_t nccl_graph_noted (struct nccl *nccl, train_error_t *err);
+void nccl_graph_ready (struct nccl *nccl, struct nccl_graph *graph);
+void nccl_graph_tell (struct nccl *nccl);
+void nccl_graph_where (const struct nccl *nccl, char *text, size_t size);
 
 #endif

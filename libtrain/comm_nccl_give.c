@@ -30,9 +30,14 @@ static train_status_t own_copies (struct nccl *nccl, struct nccl_plan *plan,
         break;
     case COMM_ALL_TO_ALL:
         if (from == to) {
-            TRY (nccl->gpu->alloc (nccl->device, all, &nccl->copy, err));
-            plan->from = nccl->copy;
-            return nccl->gpu->copy (nccl->copy, from, all, nccl->stream, err);
+            void *copy = NULL;
+
+            TRY (nccl->capture
+                     ? nccl_graph_alloc (nccl, all, &copy, err)
+                     : nccl->gpu->alloc (nccl->device, all, &nccl->copy, err));
+            plan->from = copy ? copy : nccl->copy;
+            return nccl->gpu->copy ((void *)(uintptr_t)plan->from, from, all,
+                                    nccl->stream, err);
         }
         from += mine;
         to += mine;
@@ -103,6 +108,7 @@ static train_status_t by_helper (struct nccl *nccl,
                   ret_rc))
         return TRAIN_OK;
     nccl->broken = true; /* the helper aborts once it is back */
+    nccl_graph_drop (nccl);
     nccl->comm = NULL;
     if (host_look (nccl->host, &nccl->now, nccl->since_ms, &why) == TRAIN_OK) {
         comm_describe (&nccl->now, what, sizeof (what));
@@ -134,9 +140,12 @@ static train_status_t own_pieces (struct nccl *nccl,
 /* The memory that is cast to: kept, since to allocate may wait for the GPU. A
  * group whose call did not end makes no other, so what a lost helper may still
  * read is neither used again nor freed (comm_nccl.c, op_fini). */
-static train_status_t reserve_wire (struct nccl *nccl, size_t bytes,
+static train_status_t reserve_wire (struct nccl *nccl, size_t bytes, void **ret,
                                     train_error_t *err)
 {
+    if (nccl->capture)
+        return nccl_graph_alloc (nccl, bytes, ret, err);
+    *ret = nccl->wire;
     if (bytes <= nccl->wire_bytes)
         return TRAIN_OK;
     nccl->gpu->free (nccl->wire);
@@ -144,6 +153,7 @@ static train_status_t reserve_wire (struct nccl *nccl, size_t bytes,
     nccl->wire_bytes = 0;
     TRY (nccl->gpu->alloc (nccl->device, bytes, &nccl->wire, err));
     nccl->wire_bytes = bytes;
+    *ret = nccl->wire;
     return TRAIN_OK;
 }
 
@@ -153,17 +163,17 @@ static int elem_of (int32_t dtype)
 }
 
 static void cast (struct nccl *nccl, const struct comm_call *call, void *wide,
-                  bool narrows)
+                  void *wire, bool narrows)
 {
     int half = elem_of (call->dtype), before;
     struct kern_view to = {.compact = 1, .n = call->count}, from = to;
 
-    from.data = narrows ? wide : nccl->wire;
+    from.data = narrows ? wide : wire;
     from.from = narrows ? KERN_F32 : half;
     from.to = narrows ? half : KERN_F32;
     from.in_size = narrows ? 4 : 2;
     from.wire_size = narrows ? 2 : 4;
-    to.data = narrows ? nccl->wire : wide;
+    to.data = narrows ? wire : wide;
     to.in_size = to.wire_size = narrows ? 2 : 4;
     before = nccl->gpu->enter (nccl->device);
     nccl->gpu->view->move (&to, &from, nccl->stream);
@@ -176,10 +186,12 @@ static train_status_t narrow (struct nccl *nccl, struct nccl_plan *plan,
 {
     const struct comm_piece *p = &plan->pieces->piece[0];
 
-    TRY (reserve_wire (nccl, p->n * sizeof (uint16_t), err));
+    void *wire = NULL;
+
+    TRY (reserve_wire (nccl, p->n * sizeof (uint16_t), &wire, err));
     if (p->in)
-        cast (nccl, &plan->call, (void *)(uintptr_t)p->in, true);
-    plan->from = plan->to = nccl->wire;
+        cast (nccl, &plan->call, (void *)(uintptr_t)p->in, wire, true);
+    plan->from = plan->to = wire;
     plan->pieces = NULL;
     return TRAIN_OK;
 }
@@ -199,15 +211,45 @@ static train_status_t by_nccl (struct nccl *nccl, const struct nccl_plan *plan,
     return rc == NCCL_RC_SUCCESS ? TRAIN_OK : nccl_fail_rc (nccl, rc, err);
 }
 
+/* After what the caller's stream has been given; in a graph the caller's then
+ * goes on after the call. Where that stream cannot be recorded, calls are
+ * alone. */
+static train_status_t before_call (struct nccl *nccl, train_error_t *err)
+{
+    if (nccl->capture && !nccl->after)
+        return TRAIN_OK;
+    TRY (nccl->gpu->event_record (nccl->ready, nccl->device, nccl->after, err));
+    return nccl->gpu->event_wait (nccl->stream, nccl->device, nccl->ready, err);
+}
+
+static train_status_t after_call (struct nccl *nccl, train_error_t *err)
+{
+    if (nccl->capture && !nccl->after)
+        return TRAIN_OK;
+    TRY (nccl->gpu->event_record (nccl->done, nccl->device, nccl->stream, err));
+    return nccl->capture ? nccl->gpu->event_wait (nccl->after, nccl->device,
+                                                  nccl->done, err)
+                         : TRAIN_OK;
+}
+
+static train_status_t launch (struct nccl *nccl, train_error_t *err)
+{
+    TRY (nccl->gpu->graph->launch (nccl->running->exec, nccl->stream,
+                                   nccl->device, err));
+    return after_call (nccl, err);
+}
+
 train_status_t nccl_give (struct nccl *nccl, struct nccl_plan *plan,
                           train_error_t *err)
 {
-    const struct backend_ops *gpu = nccl->gpu;
     const struct comm_pieces *wire =
         plan->pieces && plan->pieces->wire ? plan->pieces : NULL;
 
-    TRY (gpu->event_record (nccl->ready, nccl->device, nccl->after, err));
-    TRY (gpu->event_wait (nccl->stream, nccl->device, nccl->ready, err));
+    TRY (before_call (nccl, err));
+    if (plan->call.kind == COMM_GRAPH)
+        return launch (nccl, err);
+    if (nccl->capture)
+        TRY (nccl_graph_note (nccl, &plan->call, err));
     if (wire)
         TRY (narrow (nccl, plan, err));
     else if (plan->pieces)
@@ -216,6 +258,8 @@ train_status_t nccl_give (struct nccl *nccl, struct nccl_plan *plan,
         TRY (own_copies (nccl, plan, err));
     TRY (by_nccl (nccl, plan, err));
     if (wire && wire->piece[0].out)
-        cast (nccl, &plan->call, wire->piece[0].out, false);
-    return gpu->event_record (nccl->done, nccl->device, nccl->stream, err);
+        cast (nccl, &plan->call, wire->piece[0].out, plan->to, false);
+    if (nccl->capture)
+        TRY (nccl_graph_noted (nccl, err));
+    return after_call (nccl, err);
 }

@@ -29,6 +29,7 @@ static void give_up (struct nccl *nccl)
         return;
     nccl->broken = true;
     nccl->comm = NULL;
+    nccl_graph_drop (nccl);
     if (nccl->link)
         (void)link_run (nccl->link, LINK_ABORT, NULL, clock_ms () + ABORT_MS,
                         NULL, NULL, &rc);
@@ -40,15 +41,17 @@ train_status_t nccl_fail (struct nccl *nccl, const train_error_t *why,
 {
     train_error_t first = *why;
     train_status_t status = why->code;
+    char where[240];
     size_t at;
 
+    nccl_graph_where (nccl, where, sizeof (where));
     if (nccl->host && status != TRAIN_EABORTED) /* others hear it by the end */
         status = host_fail (nccl->host, &nccl->now, why, &first);
     give_up (nccl);
     at = strlen (first.text);
     if (!strstr (first.text, "undefined"))
         snprintf (first.text + at, sizeof (first.text) - at,
-                  "; what it was to write on the GPU is undefined");
+                  "%s; what it was to write on the GPU is undefined", where);
     return err_set (err, status, "%s", first.text);
 }
 
@@ -84,6 +87,11 @@ bool nccl_look (void *arg)
     return host_look (nccl->host, &nccl->now, nccl->since_ms, NULL) == TRAIN_OK;
 }
 
+static struct nccl_graph *plan_graph (const struct nccl_plan *plan)
+{
+    return (struct nccl_graph *)(uintptr_t)plan->from;
+}
+
 train_status_t nccl_start (struct nccl *nccl, const struct comm_call *call,
                            const void *from, void *to,
                            const struct comm_pieces *pieces, bool follow,
@@ -94,6 +102,8 @@ train_status_t nccl_start (struct nccl *nccl, const struct comm_call *call,
     train_error_t why = {0};
 
     nccl->now = *call;
+    nccl_graph_ready (nccl,
+                      call->kind == COMM_GRAPH ? plan_graph (&plan) : NULL);
     if (nccl->host)
         status = host_agree (nccl->host, call, follow, &why);
     nccl->since_ms = nccl->looked_ms = clock_ms ();
@@ -106,17 +116,34 @@ train_status_t nccl_start (struct nccl *nccl, const struct comm_call *call,
         status = nccl_give (nccl, &plan, &why);
     if (status != TRAIN_OK && !nccl->broken)
         return nccl_fail (nccl, &why, err);
+    if (status == TRAIN_OK && nccl->capture && nccl->host)
+        host_end (nccl->host, call);
     return status == TRAIN_OK ? TRAIN_OK
                               : err_set (err, status, "%s", why.text);
 }
 
 static void end (struct nccl *nccl)
 {
+    nccl->running = NULL;
     if (nccl->copy)
         nccl->gpu->free (nccl->copy);
     nccl->copy = NULL;
     if (nccl->host)
         host_end (nccl->host, &nccl->now);
+}
+
+/* One rank has nobody who watches it. */
+static const train_error_t *say_late (const struct nccl *nccl,
+                                      train_error_t *why)
+{
+    char what[96];
+
+    comm_describe (&nccl->now, what, sizeof (what));
+    err_set (why, TRAIN_ETIMEDOUT,
+             "group '%s': %s, call %llu, did not end within %.1f s", nccl->name,
+             what, (unsigned long long)nccl->now.seq,
+             (double)nccl->timeout_ms / 1000);
+    return why;
 }
 
 train_status_t nccl_poll (struct nccl *nccl, bool *ret_done, train_error_t *err)
@@ -140,6 +167,9 @@ train_status_t nccl_poll (struct nccl *nccl, bool *ret_done, train_error_t *err)
         return TRAIN_OK;
     }
     nccl->looked_ms = now;
+    nccl_graph_tell (nccl);
+    if (!nccl->host && now - nccl->since_ms >= nccl->timeout_ms)
+        return nccl_fail (nccl, say_late (nccl, &why), err);
     if (nccl->host
         && host_look (nccl->host, &nccl->now, nccl->since_ms, &why) != TRAIN_OK)
         return nccl_fail (nccl, &why, err);

@@ -205,6 +205,7 @@ void train_group_destroy (train_group_t *group)
     if (!group)
         return;
     work_fini (group);
+    graph_fini (group);
     group->ops->fini (group->state);
     free_group (group);
 }

@@ -225,6 +225,23 @@ train_status_t group_run_now (train_group_t *group, struct comm_call *call,
     return end_call (group, status, &why, err);
 }
 
+/* What is not recorded is not made either, and not counted. */
+static train_status_t say_records (const train_group_t *group,
+                                   const struct comm_call *call,
+                                   const struct group_hooks *hooks,
+                                   train_error_t *err)
+{
+    char what[96];
+
+    comm_describe (call, what, sizeof (what));
+    if (hooks)
+        hooks->after (hooks->arg, TRAIN_ESTATE);
+    return err_set (err, TRAIN_ESTATE,
+                    "group '%s' records a graph, and %s%s cannot be in one; "
+                    "call train_graph_end before",
+                    group->name, group->issued ? "asynchronous " : "", what);
+}
+
 static train_status_t run_or_put (train_group_t *group, struct comm_call *call,
                                   const void *from, void *to, bool host,
                                   const struct group_hooks *hooks,
@@ -232,6 +249,8 @@ static train_status_t run_or_put (train_group_t *group, struct comm_call *call,
 {
     train_status_t status;
 
+    if (group->records && (host || group->issued || call->kind == COMM_GRAPH))
+        return say_records (group, call, hooks, err);
     if (group->issued)
         return work_put (group, call, from, to, host, hooks);
     work_drain (group);

@@ -39,6 +39,8 @@ struct train_group {
     struct comm_where where;          /* of a backend that moves GPU memory */
     uint64_t seq;
     struct group_step step;
+    bool records; /* calls go into a graph (group_graph.c) */
+    struct train_graph *graphs;
     struct work_queue *queue;  /* NULL before the first asynchronous call */
     struct train_work *issued; /* the asynchronous call being made */
     train_error_t failure;     /* code TRAIN_OK while the group is sound */
@@ -85,6 +87,9 @@ train_status_t group_run_now (train_group_t *group, struct comm_call *call,
                               const void *from, void *to, bool host,
                               const struct comm_pieces *pieces,
                               train_error_t *err);
+
+/* graph_fini - end the graphs of a group that ends. */
+void graph_fini (train_group_t *group);
 
 /* group_apart - do tensors of two lists share memory? Tensor i of one may with
  * tensor i of the other. TRAIN_EINVAL names both; TRAIN_ENOMEM.

@@ -56,6 +56,7 @@ static const char *name_of (const struct comm_call *call)
         [COMM_OBJECTS] = "gather_object",
         [COMM_SPLIT] = "split",
         [COMM_STEP_END] = "step_end",
+        [COMM_GRAPH] = "graph_launch",
     };
     const char *name = reduction (call);
 
@@ -74,7 +75,7 @@ static bool moves_tensors (const struct comm_call *call)
 {
     return call->kind != COMM_BARRIER && call->kind != COMM_OBJECT
            && call->kind != COMM_OBJECTS && call->kind != COMM_SPLIT
-           && call->kind != COMM_STEP_END;
+           && call->kind != COMM_STEP_END && call->kind != COMM_GRAPH;
 }
 
 static void row_of (const train_group_t *group, char *row, size_t size)

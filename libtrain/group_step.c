@@ -93,6 +93,9 @@ static train_status_t check (train_group_t *group, bool open, const char *what,
         return err_set (err, TRAIN_ESTATE,
                         "group '%s' is broken since an earlier call: %s",
                         group->name, group->failure.text);
+    if (group->records)
+        return err_set (err, TRAIN_ESTATE, "%s: group '%s' records a graph",
+                        what, group->name);
     if (group->step.open != open)
         return err_set (err, TRAIN_ESTATE, "%s: group '%s' has %s step open",
                         what, group->name, open ? "no" : "a");

@@ -52,6 +52,7 @@ struct seg_rank {
     _Atomic int64_t beat_ms;   /* when it last ran in a call (clock_ms) */
     _Atomic uint64_t in_done;  /* chunks given */
     _Atomic uint64_t out_done; /* chunks taken */
+    _Atomic uint32_t mark; /* how far a graph has come (comm_nccl_graph.c) */
 };
 
 /* The call of one rank; valid for the call whose seq it shows. */
@@ -374,6 +375,10 @@ train_status_t host_agree (void *state, const struct comm_call *call,
 train_status_t host_look (void *state, const struct comm_call *call,
                           int64_t since_ms, train_error_t *err);
 void host_end (void *state, const struct comm_call *call);
+/* host_mark - this rank's data has come so far. host_least_mark - the least of
+ * the ranks of this node, and whose. */
+void host_mark (void *state, uint32_t mark);
+uint32_t host_least_mark (void *state, int *ret_rank);
 /* host_fail - the data's own failure, to all ranks. Another's may be first:
  * returns the one that stands. */
 train_status_t host_fail (void *state, const struct comm_call *call,

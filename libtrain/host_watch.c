@@ -514,6 +514,29 @@ void host_end (void *state, const struct comm_call *call)
     atomic_store (&host->seg.ranks[host->local_rank].done_seq, call->seq);
 }
 
+void host_mark (void *state, uint32_t mark)
+{
+    struct host *host = state;
+
+    atomic_store (&host->seg.ranks[host->local_rank].mark, mark);
+}
+
+uint32_t host_least_mark (void *state, int *ret_rank)
+{
+    const struct host *host = state;
+    uint32_t least = UINT32_MAX;
+
+    for (int i = 0; i < host->local_size; i++) {
+        uint32_t mark = atomic_load (&host->seg.ranks[i].mark);
+
+        if (mark >= least)
+            continue;
+        least = mark;
+        *ret_rank = host->local[i];
+    }
+    return least;
+}
+
 train_status_t host_fail (void *state, const struct comm_call *call,
                           const train_error_t *why, train_error_t *err)
 {

@@ -8,6 +8,7 @@
 #include <train/tensor.h>
 #include <train/copy.h>
 #include <train/group.h>
+#include <train/graph.h>
 #include <train/safetensors.h>
 #include <train/frames.h>
 #include <train/share.h>

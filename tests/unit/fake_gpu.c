@@ -24,6 +24,8 @@
 #define GPUS 8
 
 struct world *world;
+struct graph *recorded;
+_Atomic int graphs;
 pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Thread_local int current;
 
@@ -236,6 +238,11 @@ void go_on (struct stream *s)
 
 void push (struct stream *s, const struct op *o)
 {
+    if (recorded) {
+        assert (recorded->n < OPS);
+        recorded->ops[recorded->n++] = *o;
+        return;
+    }
     assert (s->tail - s->head < OPS);
     s->ops[s->tail++ % OPS] = *o;
 }
@@ -347,7 +354,7 @@ static train_status_t gpu_event_wait (void *stream, int device, void *event,
 
     (void)device, (void)err;
     pthread_mutex_lock (&lock);
-    if (e->stream)
+    if (e->stream && !recorded) /* one order is recorded for all streams */
         push (stream, &o);
     pthread_mutex_unlock (&lock);
     return TRAIN_OK;
@@ -396,6 +403,75 @@ static void gpu_leave (int before)
     current = before;
 }
 
+static train_status_t graph_begin (void *stream, int device, train_error_t *err)
+{
+    (void)stream, (void)device, (void)err;
+    pthread_mutex_lock (&lock);
+    recorded = calloc (1, sizeof (*recorded));
+    atomic_fetch_add (&world->graphs, 1);
+    atomic_fetch_add (&graphs, 1);
+    pthread_mutex_unlock (&lock);
+    return TRAIN_OK;
+}
+
+static void graph_destroy (void *graph)
+{
+    atomic_fetch_sub (&world->graphs, 1);
+    atomic_fetch_sub (&graphs, 1);
+    free (graph);
+}
+
+static train_status_t graph_end (void *stream, int device, void **ret,
+                                 train_error_t *err)
+{
+    struct graph *graph = recorded;
+
+    (void)stream, (void)device, (void)err;
+    pthread_mutex_lock (&lock);
+    recorded = NULL;
+    pthread_mutex_unlock (&lock);
+    if (ret)
+        *ret = graph;
+    else
+        graph_destroy (graph);
+    return TRAIN_OK;
+}
+
+static train_status_t graph_launch (void *graph, void *stream, int device,
+                                    train_error_t *err)
+{
+    const struct graph *g = graph;
+
+    (void)device, (void)err;
+    pthread_mutex_lock (&lock);
+    for (size_t i = 0; i < g->n; i++) {
+        struct op o = g->ops[i];
+
+        if (o.kind == OP_REDUCE || o.kind == OP_SHARE)
+            o.seq = ++o.comm->seq;
+        push (stream, &o);
+    }
+    go_on (stream);
+    pthread_mutex_unlock (&lock);
+    return TRAIN_OK;
+}
+
+static train_status_t graph_mark (volatile uint32_t *flag, uint32_t value,
+                                  void *stream, int device, train_error_t *err)
+{
+    (void)device, (void)err;
+    fake_store (stream, (void *)(uintptr_t)flag, (int)value);
+    return TRAIN_OK;
+}
+
+static const struct backend_graph fake_graph = {
+    .begin = graph_begin,
+    .end = graph_end,
+    .launch = graph_launch,
+    .destroy = graph_destroy,
+    .mark = graph_mark,
+};
+
 static struct backend_ops fake_gpu;
 static struct view_ops fake_view;
 
@@ -420,6 +496,7 @@ void fake_open (const struct fake_orders *orders)
     fake_gpu.event_record = gpu_event_record;
     fake_gpu.event_wait = gpu_event_wait;
     fake_gpu.event_done = gpu_event_done;
+    fake_gpu.graph = &fake_graph;
     fake_gpu.enter = gpu_enter;
     fake_gpu.leave = gpu_leave;
     fake_view = view_host;
@@ -475,6 +552,20 @@ void fake_release_later (void *stream, int ms)
     pthread_mutex_lock (&lock);
     ((struct stream *)stream)->free_ms = now_ms () + ms;
     pthread_mutex_unlock (&lock);
+}
+
+void fake_lock (void *stream)
+{
+    struct op o = {.kind = OP_LOCK};
+
+    pthread_mutex_lock (&lock);
+    push (stream, &o);
+    pthread_mutex_unlock (&lock);
+}
+
+int fake_graphs (void)
+{
+    return atomic_load (&world->graphs);
 }
 
 void fake_store (void *stream, void *to, int value)

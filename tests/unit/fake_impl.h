@@ -27,7 +27,7 @@ struct meeting {
 
 struct world {
     struct fake_orders orders;
-    _Atomic int ids;
+    _Atomic int ids, graphs;
     struct fake_seen seen[FAKE_RANKS];
     struct meeting meetings[COMMS];
 };
@@ -83,6 +83,16 @@ struct event {
     struct stream *stream;
     uint64_t until;
 };
+
+/* What streams were given while a graph was recorded, in that order. One at a
+ * time. */
+struct graph {
+    struct op ops[OPS];
+    size_t n;
+};
+
+extern struct graph *recorded; /* or NULL */
+extern _Atomic int graphs;     /* of this process */
 
 /* Of all streams of the process. */
 extern pthread_mutex_t lock;

@@ -44,6 +44,7 @@ static int op_abort (void *comm)
     struct comm *c = comm;
 
     atomic_fetch_add (&world->seen[c->rank].aborts, 1);
+    atomic_fetch_add (&world->seen[c->rank].held, atomic_load (&graphs));
     pthread_mutex_lock (&lock);
     c->aborted = true; /* stays: streams may hold it */
     pthread_mutex_unlock (&lock);
@@ -55,6 +56,7 @@ static int op_destroy (void *comm)
     struct comm *c = comm;
 
     atomic_fetch_add (&world->seen[c->rank].destroys, 1);
+    atomic_fetch_add (&world->seen[c->rank].held, atomic_load (&graphs));
     free (c);
     return 0;
 }
@@ -87,7 +89,8 @@ static int give (struct op *o, struct stream *s)
     if (order_of (c->rank, world->orders.kernel) == FAKE_ERROR)
         c->fails = true;
     pthread_mutex_lock (&lock);
-    o->seq = ++c->seq;
+    if (!recorded)
+        o->seq = ++c->seq;
     if (c->fails)
         o->kind = OP_LOCK;
     push (s, o);

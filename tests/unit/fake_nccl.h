@@ -35,6 +35,7 @@ struct fake_orders {
 /* What happened, by rank in the first communicator. */
 struct fake_seen {
     _Atomic int begun, aborts, destroys, calls;
+    _Atomic int held; /* graphs that were there at the end of a communicator */
 };
 
 /* fake_open - the shared memory, empty, and backend nccl over this file. Ranks
@@ -56,6 +57,10 @@ void *fake_alloc (int device, size_t bytes);
 void *fake_stream (void);
 void fake_release (void *stream);
 void fake_release_later (void *stream, int ms);
+/* fake_lock - what is given to that stream never ends. */
+void fake_lock (void *stream);
+/* fake_graphs - how many graphs of all ranks there are. */
+int fake_graphs (void);
 /* fake_store - what is given to that stream: an int goes to memory. */
 void fake_store (void *stream, void *to, int value);
 
