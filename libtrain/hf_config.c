@@ -7,12 +7,14 @@
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "decoder_impl.h"
 #include "err.h"
 #include "hf_impl.h"
+#include "opts.h"
 
 #include "plan/fsio.h"
 
@@ -255,23 +257,36 @@ train_status_t hf_parse (const char *text, size_t n,
     return status;
 }
 
+/* Into what the caller has, whose decoder, the last field, is as much shorter. */
+static train_status_t give (train_hf_model_t *to, train_hf_model_t *m,
+                            train_error_t *err)
+{
+    size_t head = offsetof (train_hf_model_t, decoder);
+
+    if (to->size < sizeof (*m) && to->size > head)
+        m->decoder.size = to->size - head;
+    return opts_write (to, sizeof (*m), m, "model", err);
+}
+
 train_status_t train_hf_describe (const char *dir, train_hf_model_t *ret_model,
                                   train_error_t *err)
 {
+    train_hf_model_t m;
     struct rv_error e = {0};
     char *path, *text = NULL;
     size_t n = 0;
     train_status_t status;
 
-    if (!dir || !*dir || !ret_model || ret_model->size != sizeof (*ret_model))
+    if (!dir || !*dir || !ret_model || ret_model->size < sizeof (size_t))
         return err_set (err, TRAIN_EINVAL,
-                        "model: dir or ret_model is missing, or size is not "
-                        "that of train_hf_model_t");
+                        "model: dir or ret_model is missing, or its size is "
+                        "not set");
     if (!(path = fsio_join (dir, "config.json")))
         return err_set (err, TRAIN_ENOMEM, "no memory for a path");
     if (fsio_read (path, MAX_BYTES, &text, &n, &e) != RV_OK)
         status = err_from (err, &e);
-    else if ((status = hf_parse (text, n, ret_model, err)) != TRAIN_OK)
+    else if ((status = hf_parse (text, n, &m, err)) != TRAIN_OK
+             || (status = give (ret_model, &m, err)) != TRAIN_OK)
         err_prefix (err, status, "%s", path);
     free (text);
     free (path);

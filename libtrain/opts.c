@@ -35,3 +35,29 @@ train_status_t opts_read (void *to, size_t full, const void *from,
     memcpy (to, &full, sizeof (full));
     return TRAIN_OK;
 }
+
+train_status_t opts_write (void *to, size_t full, const void *from,
+                           const char *what, train_error_t *err)
+{
+    const char *bytes = from;
+    size_t size, head = sizeof (size);
+
+    memcpy (&size, to, sizeof (size));
+    if (size < head)
+        return err_set (err, TRAIN_EINVAL,
+                        "%s: the size of the result is %zu; set it to sizeof "
+                        "of its type",
+                        what, size);
+    for (size_t i = size; i < full; i++) {
+        if (bytes[i])
+            return err_set (err, TRAIN_ENOTSUP,
+                            "%s: there is more to say than the %zu bytes of an "
+                            "older release's result hold; build the program "
+                            "with this libtrain's headers",
+                            what, size);
+    }
+    memset ((char *)to + head, 0, size - head);
+    memcpy ((char *)to + head, bytes + head,
+            (size < full ? size : full) - head);
+    return TRAIN_OK;
+}

@@ -19,4 +19,13 @@
 train_status_t opts_read (void *to, size_t full, const void *from,
                           const char *what, train_error_t *err);
 
+/* opts_write - the same for a struct that is a result: what the caller has not
+ * must be zero, what this release has not becomes zero.
+ *   to     of the size that stands in it, which stays
+ *   from   (full bytes)
+ * TRAIN_EINVAL: size is not set; TRAIN_ENOTSUP: something would be lost. [to] is
+ * as it was then. */
+train_status_t opts_write (void *to, size_t full, const void *from,
+                           const char *what, train_error_t *err);
+
 #endif

@@ -116,21 +116,49 @@ static rv_job_status_t open_first (struct rv_job *job, int64_t timeout_ms,
     return job_error (err, RV_JOB_ENOTSUP, "no boot serves: %s", job->note);
 }
 
+/* Those of a program that was built against another release: what it had not
+ * yet is zero, what this one has not must be. */
+static rv_job_status_t read_options (rv_job_options_t *to,
+                                     const rv_job_options_t *from,
+                                     rv_job_error_t *err)
+{
+    const char *bytes = (const char *)from;
+    size_t size = sizeof (*to);
+
+    if (from)
+        memcpy (&size, from, sizeof (size));
+    if (size < sizeof (size))
+        return job_error (err, RV_JOB_EINVAL,
+                          "the size of the options is %zu; set it to sizeof "
+                          "(rv_job_options_t)",
+                          size);
+    for (size_t i = sizeof (*to); i < size; i++) {
+        if (bytes[i])
+            return job_error (err, RV_JOB_EINVAL,
+                              "options of %zu bytes, and not zero past the %zu "
+                              "that this library knows",
+                              size, sizeof (*to));
+    }
+    if (from)
+        memcpy (to, from, size < sizeof (*to) ? size : sizeof (*to));
+    return RV_JOB_OK;
+}
+
 rv_job_status_t rv_job_init (const rv_job_options_t *opts, rv_job_t **ret_job,
                              rv_job_error_t *err)
 {
-    const char *boot = opts && opts->boot ? opts->boot : env_boot ();
-    int64_t timeout_ms =
-        opts && opts->timeout_ms ? opts->timeout_ms : JOB_BOOT_MS;
+    const char *boot;
+    rv_job_options_t o = {0};
+    int64_t timeout_ms;
     struct rv_job *job;
     rv_job_status_t status;
 
     if (!ret_job)
         return job_error (err, RV_JOB_EINVAL, "ret_job is NULL");
-    if (opts && opts->size != sizeof (*opts))
-        return job_error (err, RV_JOB_EINVAL,
-                          "options of %zu bytes; this library knows %zu",
-                          opts->size, sizeof (*opts));
+    if ((status = read_options (&o, opts, err)))
+        return status;
+    boot = o.boot ? o.boot : env_boot ();
+    timeout_ms = o.timeout_ms ? o.timeout_ms : JOB_BOOT_MS;
     if (timeout_ms < 0)
         return job_error (err, RV_JOB_EINVAL, "timeout_ms is negative");
     if (!(job = calloc (1, sizeof (*job))))

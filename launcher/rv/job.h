@@ -44,7 +44,8 @@ typedef struct rv_job_error {
 typedef struct rv_job rv_job_t;
 
 typedef struct rv_job_options {
-    size_t size;        /* sizeof (rv_job_options_t) */
+    size_t size;        /* sizeof (rv_job_options_t); one of an older release,
+                           smaller, leaves the rest at its defaults */
     const char *boot;   /* "pmix", "slurm", "single"; NULL: RV_BOOT, else the
                             first that serves, in that order */
     int64_t timeout_ms; /* of the boot itself; 0 = 8 s */

@@ -26,7 +26,8 @@ typedef enum train_hf_arch {
 } train_hf_arch_t;
 
 typedef struct train_hf_model {
-    size_t size;                    /* sizeof (train_hf_model_t) */
+    size_t size;                    /* sizeof (train_hf_model_t), or that of
+                                       an older release */
     train_hf_arch_t arch;           /* written, and all below */
     int positions;                  /* max_position_embeddings */
     train_decoder_config_t decoder; /* dtype TRAIN_F32: change it as wanted */
@@ -37,7 +38,8 @@ typedef struct train_hf_model {
  *   ret_model   size set by the caller; written on success alone
  * TRAIN_EINVAL, TRAIN_ENOTFOUND, TRAIN_EIO; TRAIN_EFORMAT names the file and
  * the key that is wrong; TRAIN_ENOTSUP the key that asks for more than is
- * served, and what would work. */
+ * served, and what would work; or the model has what the caller's older, smaller
+ * struct has no field for. */
 train_status_t train_hf_describe (const char *dir, train_hf_model_t *ret_model,
                                   train_error_t *err);
 

@@ -55,7 +55,7 @@ static train_hf_model_t good (const char *text)
 
 static void test_bad_arguments (void **state)
 {
-    train_hf_model_t m = {.size = sizeof (m)}, small = {.size = 8};
+    train_hf_model_t m = {.size = sizeof (m)}, small = {.size = 7};
     train_error_t err = {0};
 
     (void)state;
@@ -67,6 +67,39 @@ static void test_bad_arguments (void **state)
     assert_int_equal (train_hf_describe (".", &m, &err), TRAIN_ENOTFOUND);
     assert_non_null (strstr (err.text, "./config.json"));
     assert_int_equal (m.decoder.dim, 0);
+}
+
+/* Programs of an older release, whose decoder ended before [rope]; and of a
+ * newer one. */
+static void test_other_sizes (void **state)
+{
+    size_t old = offsetof (train_hf_model_t, decoder)
+                 + offsetof (train_decoder_config_t, rope);
+    struct {
+        train_hf_model_t m;
+        int more;
+    } t = {.m = {.size = old}, .more = 5};
+    train_error_t err = {0};
+
+    (void)state;
+    memset (&t.m.decoder.rope, 0x77, sizeof (t.m.decoder.rope));
+    put ("{" LLAMA "}");
+    assert_int_equal (train_hf_describe (".", &t.m, &err), TRAIN_OK);
+    assert_int_equal (t.m.size, old);
+    assert_int_equal (t.m.decoder.size,
+                      offsetof (train_decoder_config_t, rope));
+    assert_int_equal (t.m.decoder.dim, 576);
+    assert_int_equal (*(unsigned char *)&t.m.decoder.rope, 0x77);
+    t.m.decoder.dim = 3;
+    put ("{" LLAMA
+         ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2.0}}");
+    assert_int_equal (train_hf_describe (".", &t.m, &err), TRAIN_ENOTSUP);
+    assert_non_null (strstr (err.text, "an older release's result"));
+    assert_int_equal (t.m.decoder.dim, 3);
+    t.m.size = sizeof (t);
+    assert_int_equal (train_hf_describe (".", &t.m, &err), TRAIN_OK);
+    assert_int_equal (t.m.size, sizeof (t));
+    assert_int_equal (t.more, 0);
 }
 
 static void test_sizes (void **state)
@@ -253,6 +286,7 @@ int main (void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test (test_bad_arguments),
+        cmocka_unit_test (test_other_sizes),
         cmocka_unit_test (test_sizes),
         cmocka_unit_test (test_rope),
         cmocka_unit_test (test_refused),

@@ -169,6 +169,10 @@ static void test_deadline (void **state)
 
 static void test_init_arguments (void **state)
 {
+    struct {
+        rv_job_options_t now;
+        int64_t more;
+    } later = {.now = {.size = sizeof (later)}};
     rv_job_options_t opts = {.size = 4};
     rv_job_error_t err = {0};
     rv_job_t *job = NULL;
@@ -178,6 +182,21 @@ static void test_init_arguments (void **state)
     assert_int_equal (rv_job_init (&opts, &job, &err), RV_JOB_EINVAL);
     opts.size = sizeof (opts);
     opts.timeout_ms = -1;
+    assert_int_equal (rv_job_init (&opts, &job, &err), RV_JOB_EINVAL);
+    assert_non_null (strstr (err.text, "timeout_ms"));
+    opts.size = offsetof (rv_job_options_t, timeout_ms); /* an older program */
+    opts.boot = "mpi";
+    assert_int_equal (rv_job_init (&opts, &job, &err), RV_JOB_EINVAL);
+    assert_non_null (strstr (err.text, "pmix, slurm, single"));
+    later.now.timeout_ms = -1;
+    later.more = 1;
+    assert_int_equal (rv_job_init (&later.now, &job, &err), RV_JOB_EINVAL);
+    assert_non_null (strstr (err.text, "not zero past"));
+    later.more = 0;
+    assert_int_equal (rv_job_init (&later.now, &job, &err), RV_JOB_EINVAL);
+    assert_non_null (strstr (err.text, "timeout_ms"));
+    opts.size = sizeof (opts);
+    opts.boot = NULL;
     assert_int_equal (rv_job_init (&opts, &job, &err), RV_JOB_EINVAL);
     opts.timeout_ms = 0;
     opts.boot = "mpi";
