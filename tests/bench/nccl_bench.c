@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * nccl_bench.c - all-reduce of the group backend nccl beside NCCL itself
  *
- *   nccl_bench [BYTES...]      one process a GPU, with RANK and the like set
+ *   nccl_bench [BYTES...|step] one process a GPU, with RANK and the like set
  *
  * Each call is waited for. Rank 0 prints one line a size: bytes, and the median
  * microseconds of ncclAllReduce with cudaStreamSynchronize, of
- * train_all_reduce, of the same in a learnt step; then the differences. */
+ * train_all_reduce, of the same in a learnt step; then the differences. "step":
+ * nccl_bench_step.c. */
 #include "config.h"
 
 #include <stdio.h>
@@ -13,25 +14,15 @@
 #include <string.h>
 #include <time.h>
 
-#include <train/group.h>
-
-#include "backend.h"
-#include "nccl_api.h"
+#include "nccl_bench.h"
 
 #define ROUNDS 21
 
 enum { RAW, OURS, STEP, WAYS };
 
-static struct {
-    const struct nccl_api *api;
-    const struct backend_ops *gpu;
-    train_group_t *group;
-    void *comm, *stream;
-    int device;
-    char *data;
-} b;
+struct bench b;
 
-static double now_us (void)
+double now_us (void)
 {
     struct timespec t;
 
@@ -39,14 +30,14 @@ static double now_us (void)
     return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
 }
 
-static int by_value (const void *x, const void *y)
+int by_value (const void *x, const void *y)
 {
     double a = *(const double *)x, c = *(const double *)y;
 
     return (a > c) - (a < c);
 }
 
-static void must (train_status_t status, const train_error_t *err)
+void must (train_status_t status, const train_error_t *err)
 {
     if (status == TRAIN_OK)
         return;
@@ -150,19 +141,24 @@ int main (int argc, char **argv)
         argc = (int)(sizeof (defaults) / sizeof (*defaults));
     }
     begin ();
+    if (strcmp (argv[1], "step") == 0)
+        argc = 1;
     for (int i = 1; i < argc; i++) {
         size_t bytes = strtoul (argv[i], NULL, 10);
 
         most = bytes > most ? bytes : most;
     }
     must (b.gpu->alloc (b.device, most, (void **)&b.data, &err), &err);
-    must (b.gpu->fill (b.device, b.data, 0, most, NULL, &err), &err);
+    if (most > 0)
+        must (b.gpu->fill (b.device, b.data, 0, most, NULL, &err), &err);
     must (b.gpu->sync (NULL, &err), &err);
     if (train_group_rank (b.group) == 0)
         printf ("NCCL %d, %d ranks\n", b.api->version,
                 train_group_size (b.group));
-    for (int i = 1; i < argc; i++)
+    for (int i = 1; i < argc && most > 0; i++)
         measure (strtoul (argv[i], NULL, 10));
+    if (most == 0)
+        bench_step ();
     b.api->destroy (b.comm);
     train_group_destroy (b.group);
     return 0;
