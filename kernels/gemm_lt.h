@@ -9,8 +9,8 @@
  *
  * The first product of a shape, dtype, layout, epilogue and alignment asks
  * cuBLASLt for candidates, times each on the device (it waits for the stream;
- * with beta not 0 it takes up to 128 MiB for the time of this trial) and keeps
- * the best. During the capture of a graph nothing can be timed: the first
+ * with beta not 0 it takes a second c for the time of this trial, at most a
+ * quarter of the memory that is unused or 128 MiB) and keeps the best. During the capture of a graph nothing can be timed: the first
  * candidate serves until the product is seen outside. The kept choices can be
  * saved and loaded; the same choice on the same card and library gives the same
  * bits where the object is deterministic.

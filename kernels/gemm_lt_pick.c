@@ -116,19 +116,39 @@ static int by_time (const void *x, const void *y)
     return a->number - b->number;
 }
 
-static float least (float a, float b)
+static int by_value (const void *x, const void *y)
 {
-    return b >= 0 && b < a ? b : a;
+    float a = *(const float *)x, b = *(const float *)y;
+
+    return (a > b) - (a < b);
 }
 
-/* All once, after a product that warms up; then the fastest in turns, so that a
- * clock that drifts wrongs none. Returns the best of them, < 0: none runs. */
+/* The fastest in turns, so that a clock that drifts wrongs none: medians. */
+static void final (const struct trial *t, const struct lt_found *list,
+                   struct entry *e, int n)
+{
+    float ms[FINALISTS][ROUNDS];
+    int times = 1 + (int)(TRIAL_MS / (e[0].ms + 1e-3f));
+
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < n; i++)
+            ms[i][round] = measure (t, &list[e[i].number].algo, times);
+    }
+    for (int i = 0; i < n; i++) {
+        qsort (ms[i], ROUNDS, sizeof (float), by_value);
+        e[i].ms = ms[i][ROUNDS / 2];
+    }
+    qsort (e, (size_t)n, sizeof (*e), by_time);
+}
+
+/* All twice, after a product that warms up; then the best few once more. Returns
+ * the number of the best, < 0: none runs. */
 static int contest (const struct trial *t, const struct lt_found *list, int n,
                     struct gemm_lt_choice *choice)
 {
     struct entry e[CANDIDATES];
     float guess = 0;
-    int good = 0, finalists, times;
+    int good = 0, finalists;
 
     for (int i = 0; i < n; i++) {
         float ms;
@@ -145,32 +165,26 @@ static int contest (const struct trial *t, const struct lt_found *list, int n,
         return -1;
     qsort (e, (size_t)good, sizeof (*e), by_time);
     finalists = good < FINALISTS ? good : FINALISTS;
-    times = 1 + (int)(TRIAL_MS / (e[0].ms + 1e-3f));
-    for (int i = 0; i < finalists; i++)
-        e[i].ms = 1e30f;
-    for (int round = 0; round < ROUNDS; round++) {
-        for (int i = 0; i < finalists; i++)
-            e[i].ms =
-                least (e[i].ms, measure (t, &list[e[i].number].algo, times));
-    }
+    final (t, list, e, finalists);
     for (int i = 0; i < finalists; i++) {
         if (e[i].number == 0)
             guess = e[i].ms;
     }
-    qsort (e, (size_t)finalists, sizeof (*e), by_time);
     choice->ms = e[0].ms;
     choice->first_ms = guess;
     return e[0].number;
 }
 
-/* A product that is added to cannot be tried in place: rows of it are tried in
- * memory of the trial's own. */
+/* A product that is added to cannot be tried in place: it, or the rows of it that
+ * a quarter of the unused memory takes, is tried in memory of the trial's own. */
 static enum gemm_lt_status own_room (struct trial *t, struct gemm_lt_op *part,
                                      void **ret_room)
 {
     size_t row = part->ldc * (part->out == GEMM_LT_F32 ? 4 : 2);
-    size_t rows = TRIAL_ROOM / row;
+    size_t unused = 0, all = 0, rows;
 
+    (void)cudaMemGetInfo (&unused, &all);
+    rows = (unused / 4 > TRIAL_ROOM ? unused / 4 : TRIAL_ROOM) / row;
     rows = rows < 256 ? 256 : rows - rows % 256;
     if (rows < part->m)
         part->m = rows;

@@ -219,6 +219,41 @@ void kern_cross_entropy_bwd_f64_host (double *logits, double *ret_sum,
                                       size_t N, size_t V, double scale,
                                       void *stream);
 
+/* linear_ce - sum of -log softmax (h w^T)[target] over counted rows, and the
+ * gradient of scale times it, without the logits of all rows.
+ *   ret_sum, ret_n, targets   as in cross_entropy_fwd
+ *   dh        (N,C) written; NULL = not wanted
+ *   dw        (V,C) added to; NULL = not wanted
+ *   h         (N,C)
+ *   w         (V,C)
+ *   scale     dL/d(sum); 0 = no gradient: dh and dw stay
+ *   scratch   kern_linear_ce_scratch (V) elements, garbage before and after
+ * Logits and their gradient are of the dtype, losses and sums in double.
+ * On a GPU: linear_ce.h, through gemm_lt. */
+void kern_linear_ce_f32_host (double *ret_sum, int64_t *ret_n, float *dh,
+                              float *dw, const float *h, const float *w,
+                              const int32_t *targets, size_t N, size_t C,
+                              size_t V, double scale, void *scratch,
+                              void *stream);
+void kern_linear_ce_f64_host (double *ret_sum, int64_t *ret_n, double *dh,
+                              double *dw, const double *h, const double *w,
+                              const int32_t *targets, size_t N, size_t C,
+                              size_t V, double scale, void *scratch,
+                              void *stream);
+void kern_linear_ce_bf16_host (double *ret_sum, int64_t *ret_n, uint16_t *dh,
+                               float *dw, const uint16_t *h, const uint16_t *w,
+                               const int32_t *targets, size_t N, size_t C,
+                               size_t V, double scale, void *scratch,
+                               void *stream);
+void kern_linear_ce_f16_host (double *ret_sum, int64_t *ret_n, uint16_t *dh,
+                              float *dw, const uint16_t *h, const uint16_t *w,
+                              const int32_t *targets, size_t N, size_t C,
+                              size_t V, double scale, void *scratch,
+                              void *stream);
+
+/* kern_linear_ce_scratch - elements of scratch for V words. */
+size_t kern_linear_ce_scratch (size_t V);
+
 /* adamw - one step of AdamW with decoupled decay, in PyTorch's form.
  *   p, m, v        (n) weights and both moments, in place (zero before step 1)
  *   g              (n) gradient
@@ -301,9 +336,9 @@ void kern_accumulate_f32_cuda (float *sum, const float *x, size_t n,
 void kern_accumulate_bf16_cuda (float *sum, const uint16_t *x, size_t n,
                                 void *stream);
 
-/* logprob_bf16 - log softmax (z / temperature) of one target a row, in nats, and
+/* logprob - log softmax (z / temperature) of one target a row, in nats, and
  * the gradient over the logits in their place.
- *   logits    (N,V) bf16 in: z; out, unless dlogp is NULL: dlogp[row] /
+ *   logits    (N,V) in: z; out, unless dlogp is NULL: dlogp[row] /
  *             temperature * (one at the target - softmax), 0 in ignored rows
  *   logp      (N) written; 0 in ignored rows; NaN where a logit is NaN or +Inf
  *   entropy   (N) written, of softmax (z / temperature); NULL = not wanted
@@ -311,7 +346,23 @@ void kern_accumulate_bf16_cuda (float *sum, const uint16_t *x, size_t n,
  *   dlogp     (N) dL / d logp, e.g. -1 / tokens for the cross-entropy
  * Logits may be -Inf, as masked ones are. f32 inside: logp within 2e-6 of 1 plus
  * the largest |z / temperature|; the gradient, as far from right before it is
- * rounded to bf16 once, relative to dlogp. The target is one that the row has. */
+ * rounded once, relative to dlogp. The target is one that the row has. */
+void kern_logprob_f32_host (float *logits, float *logp, float *entropy,
+                            const int32_t *targets, const float *dlogp,
+                            size_t N, size_t V, double inv_temperature,
+                            void *stream);
+void kern_logprob_f16_host (uint16_t *logits, float *logp, float *entropy,
+                            const int32_t *targets, const float *dlogp,
+                            size_t N, size_t V, double inv_temperature,
+                            void *stream);
+void kern_logprob_f32_cuda (float *logits, float *logp, float *entropy,
+                            const int32_t *targets, const float *dlogp,
+                            size_t N, size_t V, double inv_temperature,
+                            void *stream);
+void kern_logprob_f16_cuda (uint16_t *logits, float *logp, float *entropy,
+                            const int32_t *targets, const float *dlogp,
+                            size_t N, size_t V, double inv_temperature,
+                            void *stream);
 void kern_logprob_bf16_host (uint16_t *logits, float *logp, float *entropy,
                              const int32_t *targets, const float *dlogp,
                              size_t N, size_t V, double inv_temperature,

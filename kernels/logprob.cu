@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * logprob.cu - log-probabilities of targets over bf16 logits, and the gradient in
- * their place
+ * logprob.cu - log-probabilities of targets over logits of f32, bf16 or f16, and
+ * the gradient in their place
  *
  * One block a row. The first look at a row finds its maximum and sum at once
  * (Milakov and Gimelshein 2018, arXiv:1805.02867) and keeps in shared memory as
@@ -9,18 +9,18 @@
 #include "kernels/kernels.h"
 
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <float.h>
 
 #include "kernels/half.h"
 
 #define THREADS 512
 #define WARPS   (THREADS / 32)
-#define PER     8    /* elements in 16 bytes */
 #define BATCH   4    /* vectors that a thread asks for at once */
 #define KEPT    6144 /* vectors of a row in shared memory: 96 KiB, two blocks */
 
-struct args {
-    uint16_t *logits;
+template <typename ELEM> struct args {
+    ELEM *logits;
     float *logp, *entropy;
     const int32_t *targets;
     const float *dlogp;
@@ -75,48 +75,174 @@ static __device__ void raise (struct state *s, float most)
         join (s, none);
 }
 
-static __device__ float low (uint32_t u)
+/* What a dtype is made of: PER elements in 16 bytes, -Inf in all of them, the
+ * largest of several vectors, and the ways to and from f32. */
+template <typename PAIR> static __device__ uint32_t bits_of (PAIR h)
 {
-    return half_float (u << 16);
-}
-
-static __device__ float high (uint32_t u)
-{
-    return half_float (u & 0xffff0000u);
-}
-
-static __device__ uint32_t larger (uint32_t a, uint32_t b)
-{
-    __nv_bfloat162 x, y;
     uint32_t u;
 
-    memcpy (&x, &a, sizeof (x));
-    memcpy (&y, &b, sizeof (y));
-    x = __hmax2 (x, y);
-    memcpy (&u, &x, sizeof (u));
+    memcpy (&u, &h, sizeof (u));
     return u;
 }
 
-/* [scale] is positive, so the largest logit is the largest of all. */
-template <bool MEAN>
-static __device__ void look (struct state *s, const uint4 w[BATCH], float scale)
+template <typename PAIR> static __device__ PAIR pair_of (uint32_t u)
 {
-    uint32_t most = larger (larger (w[0].x, w[0].y), larger (w[0].z, w[0].w));
+    PAIR h;
+
+    memcpy (&h, &u, sizeof (h));
+    return h;
+}
+
+template <typename PAIR>
+static __device__ uint32_t larger (uint32_t a, uint32_t b)
+{
+    return bits_of (__hmax2 (pair_of<PAIR> (a), pair_of<PAIR> (b)));
+}
+
+template <typename PAIR> static __device__ PAIR largest (const uint4 w[BATCH])
+{
+    uint32_t most = 0;
 
 #pragma unroll
-    for (int k = 1; k < BATCH; k++)
-        most = larger (
-            most, larger (larger (w[k].x, w[k].y), larger (w[k].z, w[k].w)));
-    raise (s, scale * fmaxf (low (most), high (most)));
-#pragma unroll
     for (int k = 0; k < BATCH; k++) {
-        const uint32_t u[4] = {w[k].x, w[k].y, w[k].z, w[k].w};
+        uint32_t m = larger<PAIR> (larger<PAIR> (w[k].x, w[k].y),
+                                   larger<PAIR> (w[k].z, w[k].w));
+
+        most = k == 0 ? m : larger<PAIR> (most, m);
+    }
+    return pair_of<PAIR> (most);
+}
+
+struct bf16 {
+    typedef uint16_t elem;
+    enum { PER = 8 };
+    static constexpr uint32_t NONE = 0xff80ff80u;
+
+    static __device__ float widen (elem x)
+    {
+        return half_from_bf16 (x);
+    }
+    static __device__ elem narrow (float x)
+    {
+        return half_to_bf16 (x);
+    }
+    static __device__ float most (const uint4 w[BATCH])
+    {
+        float2 f = __bfloat1622float2 (largest<__nv_bfloat162> (w));
+
+        return fmaxf (f.x, f.y);
+    }
+    static __device__ void spread (uint4 w, float x[PER])
+    {
+        const uint32_t u[4] = {w.x, w.y, w.z, w.w};
 
 #pragma unroll
         for (int j = 0; j < 4; j++) {
-            add<MEAN> (s, low (u[j]), scale);
-            add<MEAN> (s, high (u[j]), scale);
+            x[2 * j] = half_float (u[j] << 16);
+            x[2 * j + 1] = half_float (u[j] & 0xffff0000u);
         }
+    }
+    static __device__ uint32_t two (const float x[2])
+    {
+        return bits_of (__floats2bfloat162_rn (x[0], x[1]));
+    }
+    static __device__ uint4 pack (const float x[PER])
+    {
+        return make_uint4 (two (x), two (x + 2), two (x + 4), two (x + 6));
+    }
+};
+
+struct f16 {
+    typedef uint16_t elem;
+    enum { PER = 8 };
+    static constexpr uint32_t NONE = 0xfc00fc00u;
+
+    static __device__ float widen (elem x)
+    {
+        return half_from_f16 (x);
+    }
+    static __device__ elem narrow (float x)
+    {
+        return half_to_f16 (x);
+    }
+    static __device__ float most (const uint4 w[BATCH])
+    {
+        float2 f = __half22float2 (largest<__half2> (w));
+
+        return fmaxf (f.x, f.y);
+    }
+    static __device__ void spread (uint4 w, float x[PER])
+    {
+        const uint32_t u[4] = {w.x, w.y, w.z, w.w};
+
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            float2 f = __half22float2 (pair_of<__half2> (u[j]));
+
+            x[2 * j] = f.x;
+            x[2 * j + 1] = f.y;
+        }
+    }
+    static __device__ uint32_t two (const float x[2])
+    {
+        return bits_of (__floats2half2_rn (x[0], x[1]));
+    }
+    static __device__ uint4 pack (const float x[PER])
+    {
+        return make_uint4 (two (x), two (x + 2), two (x + 4), two (x + 6));
+    }
+};
+
+struct f32 {
+    typedef float elem;
+    enum { PER = 4 };
+    static constexpr uint32_t NONE = 0xff800000u;
+
+    static __device__ float widen (elem x)
+    {
+        return x;
+    }
+    static __device__ elem narrow (float x)
+    {
+        return x;
+    }
+    static __device__ void spread (uint4 w, float x[PER])
+    {
+        memcpy (x, &w, sizeof (w));
+    }
+    static __device__ float most (const uint4 w[BATCH])
+    {
+        float most = -FLT_MAX, x[PER];
+
+#pragma unroll
+        for (int k = 0; k < BATCH; k++) {
+            spread (w[k], x);
+            most = fmaxf (fmaxf (fmaxf (most, x[0]), fmaxf (x[1], x[2])), x[3]);
+        }
+        return most;
+    }
+    static __device__ uint4 pack (const float x[PER])
+    {
+        uint4 w;
+
+        memcpy (&w, x, sizeof (w));
+        return w;
+    }
+};
+
+/* [scale] is positive, so the largest logit is the largest of all. */
+template <typename KIND, bool MEAN>
+static __device__ void look (struct state *s, const uint4 w[BATCH], float scale)
+{
+    raise (s, scale * KIND::most (w));
+#pragma unroll
+    for (int k = 0; k < BATCH; k++) {
+        float x[KIND::PER];
+
+        KIND::spread (w[k], x);
+#pragma unroll
+        for (int j = 0; j < KIND::PER; j++)
+            add<MEAN> (s, x[j], scale);
     }
 }
 
@@ -147,23 +273,20 @@ static __device__ float slope (float z, float scale, float lse, float up)
     return -up * pow2 (fmaf (z, scale, -lse));
 }
 
-static __device__ uint32_t two (uint32_t u, float scale, float lse, float up)
-{
-    __nv_bfloat162 h = __floats2bfloat162_rn (slope (low (u), scale, lse, up),
-                                              slope (high (u), scale, lse, up));
-    uint32_t bits;
-
-    memcpy (&bits, &h, sizeof (bits));
-    return bits;
-}
-
+template <typename KIND>
 static __device__ uint4 slopes (uint4 w, float scale, float lse, float up)
 {
-    return make_uint4 (two (w.x, scale, lse, up), two (w.y, scale, lse, up),
-                       two (w.z, scale, lse, up), two (w.w, scale, lse, up));
+    float x[KIND::PER];
+
+    KIND::spread (w, x);
+#pragma unroll
+    for (int j = 0; j < KIND::PER; j++)
+        x[j] = slope (x[j], scale, lse, up);
+    return KIND::pack (x);
 }
 
-static __device__ void ignore (const struct args *a, uint16_t *z)
+template <typename ELEM>
+static __device__ void ignore (const struct args<ELEM> *a, ELEM *z)
 {
     if (threadIdx.x == 0) {
         a->logp[blockIdx.x] = 0;
@@ -175,34 +298,36 @@ static __device__ void ignore (const struct args *a, uint16_t *z)
 }
 
 /* Where a row's whole vectors are; its ends are taken one element at a time. */
-struct row {
-    uint16_t *z;
+template <typename KIND> struct row {
+    typedef typename KIND::elem elem;
+    elem *z;
     uint4 *w;
     size_t lead, many, ends;
+
+    __device__ elem *end (size_t i) const
+    {
+        return z + (i < lead ? i : i + many * KIND::PER);
+    }
 };
 
-static __device__ struct row row_of (const struct args *a)
-{
-    struct row r;
+template <typename KIND>
+static __device__ struct row<KIND> row_of (
+    const struct args<typename KIND::elem> *a) {
+    struct row<KIND> r;
 
     r.z = a->logits + (size_t)blockIdx.x * a->V;
-    r.lead = min ((size_t)(-(uintptr_t)r.z % 16 / 2), a->V);
+    r.lead = min ((size_t)(-(uintptr_t)r.z % 16 / sizeof (*r.z)), a->V);
     r.w = (uint4 *)(r.z + r.lead);
-    r.many = (a->V - r.lead) / PER;
-    r.ends = a->V - r.many * PER;
+    r.many = (a->V - r.lead) / KIND::PER;
+    r.ends = a->V - r.many * KIND::PER;
     return r;
 }
 
-static __device__ uint16_t *end_of (const struct row *r, size_t i)
+template <typename KIND, bool MEAN>
+static __device__ struct state first_look (const struct row<KIND> *r,
+                                           uint4 *kept, float scale)
 {
-    return r->z + (i < r->lead ? i : i + r->many * PER);
-}
-
-template <bool MEAN>
-static __device__ struct state first_look (const struct row *r, uint4 *kept,
-                                           float scale)
-{
-    const uint4 none = {0xff80ff80u, 0xff80ff80u, 0xff80ff80u, 0xff80ff80u};
+    const uint4 none = {KIND::NONE, KIND::NONE, KIND::NONE, KIND::NONE};
     /* finite, so that -Inf less this is no NaN */
     struct state s = {-FLT_MAX, 0, 0};
 
@@ -217,10 +342,10 @@ static __device__ struct state first_look (const struct row *r, uint4 *kept,
             if (at + k * THREADS < KEPT)
                 kept[at + k * THREADS] = x[k];
         }
-        look<MEAN> (&s, x, scale);
+        look<KIND, MEAN> (&s, x, scale);
     }
     for (size_t i = threadIdx.x; i < r->ends; i += THREADS) {
-        float z = half_from_bf16 (*end_of (r, i));
+        float z = KIND::widen (*r->end (i));
 
         raise (&s, scale * z);
         add<MEAN> (&s, z, scale);
@@ -229,8 +354,10 @@ static __device__ struct state first_look (const struct row *r, uint4 *kept,
 }
 
 /* Every thread finds what it kept itself: no barrier. */
-static __device__ void second_look (const struct row *r, const uint4 *kept,
-                                    float scale, float lse, float up)
+template <typename KIND>
+static __device__ void second_look (const struct row<KIND> *r,
+                                    const uint4 *kept, float scale, float lse,
+                                    float up)
 {
     const size_t step = BATCH * THREADS;
 
@@ -248,21 +375,21 @@ static __device__ void second_look (const struct row *r, const uint4 *kept,
 #pragma unroll
         for (int k = 0; k < BATCH; k++) {
             if (at + k * THREADS < r->many)
-                __stcs (&r->w[at + k * THREADS], slopes (x[k], scale, lse, up));
+                __stcs (&r->w[at + k * THREADS],
+                        slopes<KIND> (x[k], scale, lse, up));
         }
     }
-    for (size_t i = threadIdx.x; i < r->ends; i += THREADS) {
-        uint16_t *z = end_of (r, i);
-
-        *z = half_to_bf16 (slope (half_from_bf16 (*z), scale, lse, up));
-    }
+    for (size_t i = threadIdx.x; i < r->ends; i += THREADS)
+        *r->end (i) =
+            KIND::narrow (slope (KIND::widen (*r->end (i)), scale, lse, up));
 }
 
-template <bool MEAN>
-static __global__ void __launch_bounds__ (THREADS, 2) logprob (struct args a)
+template <typename KIND, bool MEAN>
+static __global__ void __launch_bounds__ (THREADS, 2)
+    logprob (struct args<typename KIND::elem> a)
 {
     extern __shared__ uint4 kept[];
-    const struct row r = row_of (&a);
+    const struct row<KIND> r = row_of<KIND> (&a);
     const int32_t t = a.targets[blockIdx.x];
     const float scale = a.inv_t * 1.44269504f;
     struct state s;
@@ -272,8 +399,8 @@ static __global__ void __launch_bounds__ (THREADS, 2) logprob (struct args a)
         ignore (&a, r.z);
         return;
     }
-    at_target = half_from_bf16 (r.z[t]);
-    s = first_look<MEAN> (&r, kept, scale);
+    at_target = KIND::widen (r.z[t]);
+    s = first_look<KIND, MEAN> (&r, kept, scale);
     lse = s.most + log2f (s.sum);
     if (threadIdx.x == 0) {
         a.logp[blockIdx.x] = fmaf (at_target, scale, -lse) * 0.693147181f;
@@ -284,20 +411,36 @@ static __global__ void __launch_bounds__ (THREADS, 2) logprob (struct args a)
     if (!a.dlogp)
         return;
     up = a.dlogp[blockIdx.x] * a.inv_t;
-    second_look (&r, kept, scale, lse, up);
+    second_look<KIND> (&r, kept, scale, lse, up);
     __syncthreads ();
     if (threadIdx.x == 0)
-        r.z[t] = half_to_bf16 (up + slope (at_target, scale, lse, up));
+        r.z[t] = KIND::narrow (up + slope (at_target, scale, lse, up));
 }
 
-template <bool MEAN>
-static void run (struct args a, size_t N, cudaStream_t stream)
+template <typename KIND, bool MEAN>
+static void launch (const struct args<typename KIND::elem> &a, size_t N,
+                    cudaStream_t stream)
 {
     const int kept = KEPT * (int)sizeof (uint4);
 
-    cudaFuncSetAttribute (logprob<MEAN>,
+    cudaFuncSetAttribute (logprob<KIND, MEAN>,
                           cudaFuncAttributeMaxDynamicSharedMemorySize, kept);
-    logprob<MEAN><<<(unsigned)N, THREADS, (size_t)kept, stream>>> (a);
+    logprob<KIND, MEAN><<<(unsigned)N, THREADS, (size_t)kept, stream>>> (a);
+}
+
+template <typename KIND>
+static void run (typename KIND::elem *logits, float *logp, float *entropy,
+                 const int32_t *targets, const float *dlogp, size_t N, size_t V,
+                 double inv_temperature, void *stream)
+{
+    const struct args<typename KIND::elem> a = {
+        logits, logp, entropy, targets, dlogp, V, (float)inv_temperature
+    };
+
+    if (N > 0 && entropy)
+        launch<KIND, true> (a, N, (cudaStream_t)stream);
+    else if (N > 0)
+        launch<KIND, false> (a, N, (cudaStream_t)stream);
 }
 
 void kern_logprob_bf16_cuda (uint16_t *logits, float *logp, float *entropy,
@@ -305,11 +448,24 @@ void kern_logprob_bf16_cuda (uint16_t *logits, float *logp, float *entropy,
                              size_t N, size_t V, double inv_temperature,
                              void *stream)
 {
-    struct args a = {
-        logits, logp, entropy, targets, dlogp, V, (float)inv_temperature};
+    run<bf16> (logits, logp, entropy, targets, dlogp, N, V, inv_temperature,
+               stream);
+}
 
-    if (N > 0 && entropy)
-        run<true> (a, N, (cudaStream_t)stream);
-    else if (N > 0)
-        run<false> (a, N, (cudaStream_t)stream);
+void kern_logprob_f16_cuda (uint16_t *logits, float *logp, float *entropy,
+                            const int32_t *targets, const float *dlogp,
+                            size_t N, size_t V, double inv_temperature,
+                            void *stream)
+{
+    run<f16> (logits, logp, entropy, targets, dlogp, N, V, inv_temperature,
+              stream);
+}
+
+void kern_logprob_f32_cuda (float *logits, float *logp, float *entropy,
+                            const int32_t *targets, const float *dlogp,
+                            size_t N, size_t V, double inv_temperature,
+                            void *stream)
+{
+    run<f32> (logits, logp, entropy, targets, dlogp, N, V, inv_temperature,
+              stream);
 }
