@@ -3,7 +3,8 @@
  * table: each element by itself, bound by memory */
 #include "kernels/layers_cuda.h"
 
-#define EACH 2 /* vectors of a thread of [residual] */
+#define EACH      2 /* vectors of a thread of [residual] */
+#define ROWS_EACH 4 /* of [embedding] */
 
 template <typename L>
 static __global__ void __launch_bounds__ (THREADS)
@@ -228,13 +229,24 @@ static __global__ void __launch_bounds__ (THREADS)
     embedding (typename L::elem *y, const typename L::elem *w,
                const int32_t *tokens, size_t N, size_t cols)
 {
-    size_t i = thread_number (), c, n;
+    size_t first = (size_t)blockIdx.x * ROWS_EACH * THREADS + threadIdx.x;
+    const size_t many = N * cols;
+    typename L::raw r[ROWS_EACH];
 
-    if (i >= N * cols)
-        return;
-    n = divided (i, cols, &c);
-    L::store (y + i * L::W,
-              L::load (w + ((size_t)tokens[n] * cols + c) * L::W));
+#pragma unroll
+    for (int k = 0; k < ROWS_EACH; k++) {
+        size_t i = first + k * THREADS, c, n;
+
+        if (i < many) {
+            n = divided (i, cols, &c);
+            r[k] = L::load (w + ((size_t)tokens[n] * cols + c) * L::W);
+        }
+    }
+#pragma unroll
+    for (int k = 0; k < ROWS_EACH; k++) {
+        if (first + k * THREADS < many)
+            L::store (y + (first + k * THREADS) * L::W, r[k]);
+    }
 }
 
 template <typename T>
@@ -247,11 +259,12 @@ static void embedding_run (typename T::elem *y, const typename T::elem *w,
     if (N == 0)
         return;
     if (fit (y, w) && C % T::PER == 0)
-        embedding<wide<T>><<<blocks_of (N * C / T::PER), THREADS, 0, s>>> (
-            y, w, tokens, N, C / T::PER);
+        embedding<wide<T>>
+            <<<blocks_of ((N * C / T::PER + ROWS_EACH - 1) / ROWS_EACH),
+               THREADS, 0, s>>> (y, w, tokens, N, C / T::PER);
     else
-        embedding<single<T>>
-            <<<blocks_of (N * C), THREADS, 0, s>>> (y, w, tokens, N, C);
+        embedding<single<T>><<<blocks_of ((N * C + ROWS_EACH - 1) / ROWS_EACH),
+                               THREADS, 0, s>>> (y, w, tokens, N, C);
 }
 
 #define MAKE_SUMS(d)                                                           \

@@ -6,6 +6,7 @@
 #define COLUMNS 32 /* of a block of [add_parts], each summed by 32 threads */
 #define MANY    LAYERS_MANY
 #define WARPS   (THREADS / 32)
+#define FLIGHT  8 /* rows that a thread asks for at once */
 
 static __global__ void __launch_bounds__ (1024)
     add_parts (float *sums, const float *parts, size_t P, size_t C, size_t ld)
@@ -47,7 +48,7 @@ static __global__ void __launch_bounds__ (THREADS)
 
     if (c >= C)
         return;
-#pragma unroll 4
+#pragma unroll 8
     for (size_t n = blockIdx.y; n < N; n += gridDim.y) {
         float x[L::W];
 
@@ -64,19 +65,20 @@ static void bias_run (float *db, const typename T::elem *dy, size_t N, size_t C,
                       void *scratch, void *stream)
 {
     cudaStream_t s = (cudaStream_t)stream;
-    size_t P = layers_parts (N, LAYERS_PARTS);
+    bool whole = fit (dy) && C % T::PER == 0;
+    size_t slices = blocks_of (whole ? C / T::PER : C);
+    /* twice four blocks for each multiprocessor of an H200 in all */
+    size_t most = slices < 2 ? LAYERS_PARTS : 2 * LAYERS_PARTS / slices;
+    size_t P = layers_parts (N, most > 0 ? most : 1);
+    dim3 grid ((unsigned)slices, (unsigned)P);
     float *parts = (float *)scratch;
 
     if (N == 0)
         return;
-    if (fit (dy) && C % T::PER == 0)
-        bias_parts<wide<T>>
-            <<<dim3 (blocks_of (C / T::PER), (unsigned)P), THREADS, 0, s>>> (
-                parts, dy, N, C);
+    if (whole)
+        bias_parts<wide<T>><<<grid, THREADS, 0, s>>> (parts, dy, N, C);
     else
-        bias_parts<single<T>>
-            <<<dim3 (blocks_of (C), (unsigned)P), THREADS, 0, s>>> (parts, dy,
-                                                                    N, C);
+        bias_parts<single<T>><<<grid, THREADS, 0, s>>> (parts, dy, N, C);
     layers_add_parts (db, parts, P, C, C, s);
 }
 
@@ -117,6 +119,31 @@ static __device__ void add_row (float *sum, const typename L::elem *dy)
 #pragma unroll
     for (int j = 0; j < L::W; j++)
         sum[j] += x[j];
+}
+
+/* Rows row[0..n) in this order, n <= FLIGHT, all asked for at once. */
+template <typename L>
+static __device__ void add_rows (float *sum, const typename L::elem *dy,
+                                 const uint32_t *row, uint32_t n, size_t C)
+{
+    typename L::raw r[FLIGHT];
+
+#pragma unroll
+    for (uint32_t k = 0; k < FLIGHT; k++) {
+        if (k < n)
+            r[k] = L::load (dy + row[k] * C);
+    }
+#pragma unroll
+    for (uint32_t k = 0; k < FLIGHT; k++) {
+        float x[L::W];
+
+        if (k >= n)
+            return;
+        L::split (r[k], x);
+#pragma unroll
+        for (int j = 0; j < L::W; j++)
+            sum[j] += x[j];
+    }
 }
 
 template <typename L> static __device__ void add_sum (float *dw, float *sum)
@@ -164,27 +191,40 @@ static __device__ void few (float *dw, const typename L::elem *dy,
 }
 
 /* A block: all rows of a token that has many. A warp looks at every eighth 32 of
- * the tokens; the warps' sums are summed in order. */
+ * the tokens and queues the rows; the warps' sums are summed in order. */
 template <typename L>
 static __device__ void lots (float *dw, const typename L::elem *dy,
                              const int32_t *tokens, uint32_t token, size_t N,
                              size_t C, size_t c)
 {
     __shared__ float part[WARPS][32 * L::W];
+    __shared__ uint32_t queues[WARPS][64];
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    uint32_t *queue = queues[warp], first = 0, end = 0;
     float sum[L::W] = {};
 
-    for (size_t at = warp * 32; at < N; at += WARPS * 32) {
+    for (size_t at = warp * 32; at < N + WARPS * 32; at += WARPS * 32) {
         bool is = at + lane < N && (uint32_t)tokens[at + lane] == token;
         uint32_t mask = __ballot_sync (~0u, is);
 
-        while (mask) {
-            size_t row = at + __ffs (mask) - 1;
+        if (is)
+            queue[(end + __popc (mask & ((1u << lane) - 1))) % 64] =
+                (uint32_t)(at + lane);
+        end += __popc (mask);
+        __syncwarp ();
+        /* whole flights; behind the last row what is left */
+        while (end - first >= (at < N ? FLIGHT : 1)) {
+            uint32_t rows[FLIGHT];
+            uint32_t n = end - first < FLIGHT ? end - first : FLIGHT;
 
-            mask &= mask - 1;
+#pragma unroll
+            for (uint32_t k = 0; k < FLIGHT; k++)
+                rows[k] = queue[(first + k) % 64];
             if (c < C)
-                add_row<L> (sum, dy + row * C + c);
+                add_rows<L> (sum, dy + c, rows, n, C);
+            first += n;
         }
+        __syncwarp ();
     }
 #pragma unroll
     for (int j = 0; j < L::W; j++)
@@ -200,28 +240,32 @@ static __device__ void lots (float *dw, const typename L::elem *dy,
     add_sum<L> (dw + (size_t)token * C + c, sum);
 }
 
-/* The first blocks take tokens with many rows, [slices] blocks each; then come
- * warps for each row. */
+/* A warp for each row and slice of 32 vectors. */
 template <typename L>
 static __global__ void __launch_bounds__ (THREADS)
-    embedding_sums (float *dw, const typename L::elem *dy,
-                    const int32_t *tokens, struct lists l, size_t N, size_t C,
-                    size_t slices, size_t blocks_many)
+    embedding_few (float *dw, const typename L::elem *dy, const int32_t *tokens,
+                   struct lists l, size_t N, size_t C, size_t slices)
 {
     size_t slice, n;
 
-    if (blockIdx.x < blocks_many) {
-        n = divided (blockIdx.x, slices, &slice);
-        if (n < *l.n_many)
-            lots<L> (dw, dy, tokens, l.many[n], N, C,
-                     (slice * 32 + threadIdx.x % 32) * L::W);
-        return;
-    }
-    n = divided ((blockIdx.x - blocks_many) * WARPS + threadIdx.x / 32, slices,
-                 &slice);
+    n = divided ((size_t)blockIdx.x * WARPS + threadIdx.x / 32, slices, &slice);
     if (n < N)
         few<L> (dw, dy, tokens, l, n, C,
                 (slice * 32 + threadIdx.x % 32) * L::W);
+}
+
+/* A block for each token that may have many rows, and slice. */
+template <typename L>
+static __global__ void __launch_bounds__ (THREADS)
+    embedding_lots (float *dw, const typename L::elem *dy,
+                    const int32_t *tokens, struct lists l, size_t N, size_t C,
+                    size_t slices)
+{
+    size_t slice, n = divided (blockIdx.x, slices, &slice);
+
+    if (n < *l.n_many)
+        lots<L> (dw, dy, tokens, l.many[n], N, C,
+                 (slice * 32 + threadIdx.x % 32) * L::W);
 }
 
 template <typename L>
@@ -230,11 +274,14 @@ static void sums_run (float *dw, const typename L::elem *dy,
                       cudaStream_t s)
 {
     size_t slices = (C + 32 * L::W - 1) / (32 * L::W);
-    size_t many = N / MANY * slices;
+    size_t many = N / MANY * slices, warps = N * slices;
 
-    embedding_sums<L>
-        <<<(unsigned)(many + (N * slices + WARPS - 1) / WARPS), THREADS, 0,
-           s>>> (dw, dy, tokens, l, N, C, slices, many);
+    if (many > 0)
+        embedding_lots<L><<<(unsigned)many, THREADS, 0, s>>> (dw, dy, tokens, l,
+                                                              N, C, slices);
+    embedding_few<L>
+        <<<(unsigned)((warps + WARPS - 1) / WARPS), THREADS, 0, s>>> (
+            dw, dy, tokens, l, N, C, slices);
 }
 
 template <typename T>
