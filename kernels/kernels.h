@@ -302,7 +302,7 @@ void kern_clip_factor_cuda (float *factor, double *norm, const double *sumsq,
 
 /* adamw_bf16 - adamw on f32 master weights that also writes the bf16 copy.
  *   p, m, v    (n) as in adamw
- *   copy       (n) written: bf16 of p
+ *   copy       (n) written: bf16 of p; NULL = none: f32 weights
  *   g          (n) gradient, f32
  *   factor     (1) multiplies g, of the GPU in the cuda one; NULL = 1. Where it
  *              is not finite nothing is written: a step that is left out

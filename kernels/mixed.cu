@@ -50,6 +50,11 @@ static __global__ void __launch_bounds__ (THREADS)
     adamw_elem (&a.step, factor, &p.y, &m.y, &v.y, g.y);
     adamw_elem (&a.step, factor, &p.z, &m.z, &v.z, g.z);
     adamw_elem (&a.step, factor, &p.w, &m.w, &v.w, g.w);
+    __stcs ((float4 *)(a.p + i), p);
+    __stcs ((float4 *)(a.m + i), m);
+    __stcs ((float4 *)(a.v + i), v);
+    if (!a.copy)
+        return;
     if (RANDOM) {
         uint64_t e = a.first + i;
         uint32_t words[4];
@@ -63,9 +68,6 @@ static __global__ void __launch_bounds__ (THREADS)
         h = make_ushort4 (half_to_bf16 (p.x), half_to_bf16 (p.y),
                           half_to_bf16 (p.z), half_to_bf16 (p.w));
     }
-    __stcs ((float4 *)(a.p + i), p);
-    __stcs ((float4 *)(a.m + i), m);
-    __stcs ((float4 *)(a.v + i), v);
     *(ushort4 *)(a.copy + i) = h;
 }
 
@@ -80,6 +82,8 @@ static __global__ void __launch_bounds__ (THREADS)
     if (i >= a.n || !isfinite (factor))
         return;
     adamw_elem (&a.step, factor, &a.p[i], &a.m[i], &a.v[i], a.g[i]);
+    if (!a.copy)
+        return;
     if (RANDOM) {
         adamw_draws ((a.first + i) / 8, a.number, a.key, words);
         a.copy[i] = adamw_round (a.p[i], adamw_draw (words, a.first + i));
@@ -103,7 +107,7 @@ static void adamw_run (struct adamw_args a, cudaStream_t stream)
     rest.m += many;
     rest.v += many;
     rest.g += many;
-    rest.copy += many;
+    rest.copy = a.copy ? a.copy + many : NULL;
     rest.first += many;
     rest.n -= many;
     if (rest.n > 0)

@@ -40,7 +40,8 @@ KERN_CLONES void kern_adamw_bf16_host (float *p, uint16_t *copy, float *m,
         return;
     SIMD for (size_t i = 0; i < n; i++)
         adamw_elem (&s, f, &p[i], &m[i], &v[i], g[i]);
-    write_copy (copy, p, n, first, step, key);
+    if (copy)
+        write_copy (copy, p, n, first, step, key);
 }
 
 void kern_clip_factor_host (float *factor, double *norm, const double *sumsq,

@@ -201,6 +201,9 @@ train_status_t train_ckpt_prepare (const char *dir, train_error_t *err)
 static train_status_t check_plain (const train_decoder_config_t *c,
                                    train_error_t *err)
 {
+    if (c->device.device_type == kDLCUDA)
+        return err_set (err, TRAIN_ENOTSUP,
+                        "checkpoint: decoders on a GPU are not served yet");
     if (!c->qkv_bias && !c->qk_norm && c->head_dim * c->heads == c->dim
         && c->rope.kind == TRAIN_ROPE_DEFAULT)
         return TRAIN_OK;

@@ -14,7 +14,7 @@
 static const struct kern_ops *kernels_of (const train_decoder_t *m)
 {
     switch (m->config.dtype) {
-#ifdef DECODER_CUDA
+#if HAVE_CUDA
     case TRAIN_F32:
         return m->gpu ? &kern_ops_f32_cuda : &kern_ops_f32_host;
     case TRAIN_BF16:
@@ -36,7 +36,7 @@ static const struct kern_ops *kernels_of (const train_decoder_t *m)
 
 static const struct decoder_work *work_of (const train_decoder_t *m)
 {
-#ifdef DECODER_CUDA
+#if HAVE_CUDA
     if (m->gpu)
         return &decoder_work_cuda;
 #endif
@@ -51,7 +51,7 @@ static train_status_t open_device (train_decoder_t *m, train_error_t *err)
 
     m->gpu = m->config.device.device_type == kDLCUDA;
     m->device = m->gpu ? m->config.device.device_id : 0;
-#ifndef DECODER_CUDA
+#if !HAVE_CUDA
     if (m->gpu)
         return err_set (err, TRAIN_ENOTSUP,
                         "decoder on a GPU: libtrain was built without CUDA");

@@ -116,8 +116,12 @@ train_status_t fsdp_of_decoder (const struct fsdp_options *opts,
 {
     train_shard_param_t *params = NULL;
     size_t *visits = NULL, n_params = 0, n_visits = 0;
-    train_status_t status = read_params (d, &params, &n_params, err);
+    train_status_t status;
 
+    if (train_decoder_config (d)->device.device_type == kDLCUDA)
+        return err_set (err, TRAIN_ENOTSUP,
+                        "trainer: decoders on a GPU are not served yet");
+    status = read_params (d, &params, &n_params, err);
     if (status == TRAIN_OK)
         status = list_visits (d, &visits, &n_visits, err);
     if (status == TRAIN_OK)

@@ -1,13 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  * optim.c - AdamW over ranges of one arena, and global-norm clipping */
+#include "config.h"
+
 #include <train/optim.h>
 
 #include <math.h>
 #include <stdlib.h>
 
+#include "backend.h"
 #include "err.h"
+#include "optim.h"
 #include "opts.h"
 #include "kernels/kernels.h"
+
+#ifndef HAVE_CUDA
+#define HAVE_CUDA 0
+#endif
 
 /* Neighbours of the same decay are one range: one pass of the kernel. */
 struct range {
@@ -21,8 +29,14 @@ struct train_adamw {
     size_t numel;
     struct range *range;
     size_t n_ranges;
-    void *arena; /* m, then v */
-    train_tensor_t m, v;
+    const struct backend_ops *ops;
+    int device; /* as [ops] counts */
+    bool gpu;
+    size_t esize; /* of moments, gradients, masters */
+    void *arena;  /* m, v, then masters */
+    train_tensor_t m, v, masters;
+    bool has_masters;
+    float *factor; /* of a GPU: what grad_scale is given by */
     int64_t updates;
 };
 
@@ -79,22 +93,65 @@ static train_status_t add_ranges (train_adamw_t *a, const train_param_t *params,
     return TRAIN_OK;
 }
 
+static bool is_half (const train_adamw_t *a)
+{
+    return a->dtype == TRAIN_BF16;
+}
+
+/* The k-th array of the arena. */
+static train_status_t view (const train_adamw_t *a, train_tensor_t *t, size_t k,
+                            train_error_t *err)
+{
+    int64_t shape[1] = {(int64_t)a->numel};
+
+    TRY (train_tensor_view (t, (char *)a->arena + k * a->numel * a->esize,
+                            a->dtype == TRAIN_F64 ? TRAIN_F64 : TRAIN_F32, 1,
+                            shape, err));
+    if (a->gpu)
+        t->t.device = (DLDevice){kDLCUDA, a->device};
+    return TRAIN_OK;
+}
+
 static train_status_t add_moments (train_adamw_t *a, train_error_t *err)
 {
-    size_t bytes = train_dtype_size (a->dtype);
-    int64_t shape[1] = {(int64_t)a->numel};
-    train_status_t status;
+    size_t arrays = is_half (a) ? 3 : 2, bytes;
+    train_status_t status = TRAIN_OK;
+    void *factor = NULL;
 
-    if (a->numel > SIZE_MAX / 2 / bytes
-        || !(a->arena = calloc (2 * a->numel, bytes)))
+    a->esize = a->dtype == TRAIN_F64 ? sizeof (double) : sizeof (float);
+    if (a->numel > SIZE_MAX / 4 / a->esize)
         return err_set (err, TRAIN_ENOMEM,
                         "no memory for the moments of %zu parameters",
                         a->numel);
-    status = train_tensor_view (&a->m, a->arena, a->dtype, 1, shape, err);
-    if (status == TRAIN_OK)
-        status = train_tensor_view (&a->v, (char *)a->arena + a->numel * bytes,
-                                    a->dtype, 1, shape, err);
-    return status;
+    bytes = arrays * a->numel * a->esize;
+    status = a->ops->alloc (a->device, bytes, &a->arena, err);
+    if (status != TRAIN_OK)
+        return err_prefix (err, status, "moments of %zu parameters", a->numel);
+    TRY (a->ops->fill (a->device, a->arena, 0, bytes, NULL, err));
+    TRY (a->ops->alloc (a->device, sizeof (float), &factor, err));
+    a->factor = factor;
+    TRY (view (a, &a->m, 0, err));
+    TRY (view (a, &a->v, 1, err));
+    if (is_half (a))
+        TRY (view (a, &a->masters, 2, err));
+    return a->ops->sync (NULL, err);
+}
+
+static train_status_t check_place (const DLDevice *d, train_dtype_t dtype,
+                                   train_error_t *err)
+{
+    bool gpu = d->device_type == kDLCUDA;
+
+    if (dtype != TRAIN_F32 && dtype != TRAIN_F64 && dtype != TRAIN_BF16)
+        return err_set (err, TRAIN_EINVAL,
+                        "adamw: dtype is none of F32, F64 and BF16");
+    if (gpu && dtype == TRAIN_F64)
+        return err_set (err, TRAIN_EINVAL,
+                        "adamw: dtype is F64: GPUs have F32 and BF16");
+    if (gpu && !HAVE_CUDA)
+        return err_set (err, TRAIN_ENOTSUP,
+                        "adamw on a GPU: libtrain was built without CUDA");
+    return TRAIN_OK;
 }
 
 train_status_t train_adamw_create (const train_adamw_options_t *opts,
@@ -109,9 +166,7 @@ train_status_t train_adamw_create (const train_adamw_options_t *opts,
 
     if (status != TRAIN_OK)
         return status;
-    if (dtype != TRAIN_F32 && dtype != TRAIN_F64)
-        return err_set (err, TRAIN_EINVAL,
-                        "adamw: dtype is neither TRAIN_F32 nor TRAIN_F64");
+    TRY (check_place (&o.device, dtype, err));
     if (numel == 0 || !ret_adamw || (n && !params))
         return err_set (err, TRAIN_EINVAL,
                         "adamw: no element, or params or ret_adamw is NULL");
@@ -120,7 +175,12 @@ train_status_t train_adamw_create (const train_adamw_options_t *opts,
     a->opts = o;
     a->dtype = dtype;
     a->numel = numel;
-    if ((status = add_ranges (a, params, n, err)) == TRAIN_OK)
+    a->gpu = o.device.device_type == kDLCUDA;
+    a->device = a->gpu ? o.device.device_id : 0;
+    if ((status = backend_find (a->gpu ? "cuda" : "host", &a->ops, err))
+        == TRAIN_OK)
+        status = add_ranges (a, params, n, err);
+    if (status == TRAIN_OK)
         status = add_moments (a, err);
     if (status != TRAIN_OK)
         train_adamw_destroy (a);
@@ -133,13 +193,17 @@ void train_adamw_destroy (train_adamw_t *a)
 {
     if (!a)
         return;
+    if (a->ops) {
+        a->ops->free (a->arena);
+        a->ops->free (a->factor);
+    }
     free (a->range);
-    free (a->arena);
     free (a);
 }
 
 static train_status_t check_tensor (const train_adamw_t *a, const DLTensor *t,
-                                    const char *what, train_error_t *err)
+                                    train_dtype_t want, const char *what,
+                                    train_error_t *err)
 {
     train_dtype_t dtype;
 
@@ -148,10 +212,14 @@ static train_status_t check_tensor (const train_adamw_t *a, const DLTensor *t,
         return err_set (err, TRAIN_EINVAL,
                         "adamw: %s is not a compact tensor of %zu elements",
                         what, a->numel);
-    if (train_dtype_of (t->dtype, &dtype, NULL) != TRAIN_OK
-        || dtype != a->dtype)
+    if (train_dtype_of (t->dtype, &dtype, NULL) != TRAIN_OK || dtype != want)
         return err_set (err, TRAIN_EINVAL, "adamw: %s is not %s", what,
-                        train_dtype_name (a->dtype));
+                        train_dtype_name (want));
+    if ((t->device.device_type == kDLCUDA) != a->gpu
+        || (a->gpu && t->device.device_id != a->device))
+        return err_set (err, TRAIN_EINVAL,
+                        "adamw: %s is of another device than the moments",
+                        what);
     return TRAIN_OK;
 }
 
@@ -169,21 +237,11 @@ static void *start (const DLTensor *t)
                                 r->decay ? o->weight_decay : 0, grad_scale,    \
                                 a->updates + 1, NULL)
 
-train_status_t train_adamw_step (train_adamw_t *a, DLTensor *weights,
-                                 const DLTensor *grads, double lr,
-                                 double grad_scale, train_error_t *err)
+static void update_plain (train_adamw_t *a, DLTensor *weights,
+                          const DLTensor *grads, double lr, double grad_scale)
 {
     const train_adamw_options_t *o = &a->opts;
-    train_status_t status = check_tensor (a, weights, "weights", err);
 
-    if (status == TRAIN_OK)
-        status = check_tensor (a, grads, "grads", err);
-    if (status != TRAIN_OK)
-        return status;
-    if (!isfinite (lr) || lr < 0 || !isfinite (grad_scale))
-        return err_set (err, TRAIN_EINVAL,
-                        "adamw: lr %g or grad_scale %g is no usable number", lr,
-                        grad_scale);
     for (size_t i = 0; i < a->n_ranges; i++) {
         const struct range *r = &a->range[i];
 
@@ -192,8 +250,110 @@ train_status_t train_adamw_step (train_adamw_t *a, DLTensor *weights,
         else
             UPDATE (float, f32);
     }
+}
+
+static void take_masters (train_adamw_t *a, const DLTensor *weights,
+                          void *stream)
+{
+    if (!is_half (a) || a->has_masters)
+        return;
+    a->has_masters = true;
+#if HAVE_CUDA
+    if (a->gpu)
+        kern_cast_bf16_f32_cuda (start (&a->masters.t), start (weights),
+                                 a->numel, stream);
+#endif
+    if (!a->gpu)
+        kern_cast_bf16_f32_host (start (&a->masters.t), start (weights),
+                                 a->numel, stream);
+}
+
+/* Through the kernel that has masters and a factor: halves, and all of a GPU. */
+static void update_mixed (train_adamw_t *a, DLTensor *weights,
+                          const DLTensor *grads, double lr, const float *factor,
+                          void *stream)
+{
+    const train_adamw_options_t *o = &a->opts;
+    float *p = is_half (a) ? start (&a->masters.t) : start (weights);
+    float *m = start (&a->m.t), *v = start (&a->v.t);
+    const float *g = start (grads);
+    uint16_t *copy = is_half (a) ? start (weights) : NULL;
+    void (*run) (float *, uint16_t *, float *, float *, const float *,
+                 const float *, size_t, double, double, double, double, double,
+                 int64_t, uint64_t, const uint32_t *, void *) =
+        kern_adamw_bf16_host;
+
+#if HAVE_CUDA
+    if (a->gpu)
+        run = kern_adamw_bf16_cuda;
+#endif
+    take_masters (a, weights, stream);
+    for (size_t i = 0; i < a->n_ranges; i++) {
+        const struct range *r = &a->range[i];
+
+        run (p + r->offset, copy ? copy + r->offset : NULL, m + r->offset,
+             v + r->offset, g + r->offset, factor, r->count, lr, o->beta1,
+             o->beta2, o->eps, r->decay ? o->weight_decay : 0, a->updates + 1,
+             r->offset, NULL, stream);
+    }
+}
+
+static train_status_t check_step (const train_adamw_t *a,
+                                  const DLTensor *weights,
+                                  const DLTensor *grads, double lr,
+                                  double grad_scale, train_error_t *err)
+{
+    train_dtype_t wide = a->dtype == TRAIN_F64 ? TRAIN_F64 : TRAIN_F32;
+
+    TRY (check_tensor (a, weights, a->dtype, "weights", err));
+    TRY (check_tensor (a, grads, wide, "grads", err));
+    if (!isfinite (lr) || lr < 0 || !isfinite (grad_scale))
+        return err_set (err, TRAIN_EINVAL,
+                        "adamw: lr %g or grad_scale %g is no usable number", lr,
+                        grad_scale);
+    return TRAIN_OK;
+}
+
+train_status_t adamw_enqueue (train_adamw_t *a, DLTensor *weights,
+                              const DLTensor *grads, double lr,
+                              const float *factor, void *stream,
+                              train_error_t *err)
+{
+    int before;
+
+    TRY (check_step (a, weights, grads, lr, 1, err));
+    before = a->ops->enter (a->device);
+    update_mixed (a, weights, grads, lr, factor, stream);
+    a->ops->leave (before);
+    return TRAIN_OK;
+}
+
+train_status_t train_adamw_step (train_adamw_t *a, DLTensor *weights,
+                                 const DLTensor *grads, double lr,
+                                 double grad_scale, train_error_t *err)
+{
+    float factor = (float)grad_scale;
+
+    TRY (check_step (a, weights, grads, lr, grad_scale, err));
+    if (!a->gpu && !is_half (a)) {
+        update_plain (a, weights, grads, lr, grad_scale);
+    } else {
+        TRY (a->ops->copy (a->factor, &factor, sizeof (factor), NULL, err));
+        TRY (adamw_enqueue (a, weights, grads, lr, a->factor, NULL, err));
+        TRY (a->ops->sync (NULL, err));
+    }
     a->updates++;
     return TRAIN_OK;
+}
+
+DLTensor *train_adamw_masters (train_adamw_t *a)
+{
+    return is_half (a) ? &a->masters.t : NULL;
+}
+
+void train_adamw_set_masters (train_adamw_t *a)
+{
+    a->has_masters = true;
 }
 
 DLTensor *train_adamw_m (train_adamw_t *a)
@@ -225,6 +385,8 @@ train_status_t train_norm (const DLTensor *t, double *ret_norm,
     if (!t || !ret_norm || !train_tensor_is_compact (t))
         return err_set (err, TRAIN_EINVAL,
                         "norm: no result, or no compact tensor");
+    if (t->device.device_type == kDLCUDA)
+        return err_set (err, TRAIN_ENOTSUP, "norm: only of the host's memory");
     if (train_dtype_of (t->dtype, &dtype, NULL) != TRAIN_OK
         || (dtype != TRAIN_F32 && dtype != TRAIN_F64))
         return err_set (err, TRAIN_ENOTSUP, "norm: only of F32 and F64");

@@ -13,6 +13,8 @@
 
 #include <train/optim.h>
 
+#include "kernels/half.h"
+
 #define N 4 /* elements: two that decay, two that do not */
 
 static const train_adamw_options_t good = {
@@ -133,7 +135,7 @@ static void test_bad_arenas (void **state)
     (void)state;
 #define CREATE(dtype, numel, p, n)                                             \
     train_adamw_create (&good, dtype, numel, p, n, &a, &err)
-    assert_int_equal (CREATE (TRAIN_BF16, N, params, 3), TRAIN_EINVAL);
+    assert_int_equal (CREATE (TRAIN_F16, N, params, 3), TRAIN_EINVAL);
     assert_non_null (strstr (err.text, "dtype"));
     assert_int_equal (CREATE (TRAIN_F32, 0, params, 3), TRAIN_EINVAL);
     assert_int_equal (CREATE (TRAIN_F32, N, NULL, 3), TRAIN_EINVAL);
@@ -149,6 +151,53 @@ static void test_bad_arenas (void **state)
                       TRAIN_ENOMEM);
 #undef CREATE
     assert_null (a);
+}
+
+/* Masters make the steps of f32 weights, too small for bf16 to see one by one;
+ * the weights are their rounded copy. */
+static void test_masters (void **state)
+{
+    float single[N], g[N], want;
+    uint16_t half[N];
+    int64_t four[1] = {N};
+    train_tensor_t weights, grads, twin;
+    train_adamw_t *a = NULL, *b = NULL;
+    const float *masters;
+
+    (void)state;
+    for (int i = 0; i < N; i++) {
+        single[i] = (float)start[i];
+        half[i] = half_to_bf16 (single[i]);
+        g[i] = 0.125f * (float)(i + 1);
+    }
+    train_tensor_view (&weights, half, TRAIN_BF16, 1, four, NULL);
+    train_tensor_view (&grads, g, TRAIN_F32, 1, four, NULL);
+    train_tensor_view (&twin, single, TRAIN_F32, 1, four, NULL);
+    assert_int_equal (
+        train_adamw_create (&good, TRAIN_BF16, N, params, 3, &a, NULL),
+        TRAIN_OK);
+    assert_int_equal (
+        train_adamw_create (&good, TRAIN_F32, N, params, 3, &b, NULL),
+        TRAIN_OK);
+    assert_null (train_adamw_masters (b));
+    assert_int_equal (train_adamw_step (a, &grads.t, &grads.t, 1e-4, 0.5, NULL),
+                      TRAIN_EINVAL);
+    for (int i = 0; i < 40; i++) {
+        assert_int_equal (
+            train_adamw_step (a, &weights.t, &grads.t, 1e-4, 0.5, NULL),
+            TRAIN_OK);
+        assert_int_equal (
+            train_adamw_step (b, &twin.t, &grads.t, 1e-4, 0.5, NULL), TRAIN_OK);
+    }
+    masters = train_adamw_masters (a)->data;
+    for (int i = 0; i < N; i++) {
+        want = single[i];
+        assert_true (fabsf (masters[i] - want) <= 1e-6f * fabsf (want));
+        assert_int_equal (half[i], half_to_bf16 (masters[i]));
+    }
+    assert_true (masters[0] < 1 - 0.003f);
+    train_adamw_destroy (a);
+    train_adamw_destroy (b);
 }
 
 static void test_bad_steps (void **state)
@@ -296,6 +345,7 @@ int main (void)
         cmocka_unit_test (test_bad_options),
         cmocka_unit_test (test_bad_arenas),
         cmocka_unit_test (test_bad_steps),
+        cmocka_unit_test (test_masters),
         cmocka_unit_test (test_table_f64),
         cmocka_unit_test (test_table_f32),
         cmocka_unit_test (test_gaps),

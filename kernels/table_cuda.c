@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * table_cuda.c - the tables of a GPU */
+#include "table.h"
+
+#include "kernels.h"
+#include "loss.h"
+
+#define PLACE(x) x##_cuda
+
+#define elem     float
+#define real     float
+#define OWN(x)   x##_f32_cuda
+#define KERN(op) kern_##op##_f32_cuda
+#include "table.inc"
+#undef elem
+#undef real
+#undef OWN
+#undef KERN
+
+#define elem     uint16_t
+#define real     float
+#define OWN(x)   x##_bf16_cuda
+#define KERN(op) kern_##op##_bf16_cuda
+#include "table.inc"
+#undef elem
+#undef real
+#undef OWN
+#undef KERN
+
+#define elem     uint16_t
+#define real     float
+#define OWN(x)   x##_f16_cuda
+#define KERN(op) kern_##op##_f16_cuda
+#include "table.inc"
+#undef elem
+#undef real
+#undef OWN
+#undef KERN

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * decoder_cuda.c - products and attention of a decoder on a GPU: cuBLASLt and
+ * cuDNN where they are, our own kernels elsewhere */
+#include <math.h>
+#include <stdlib.h>
+
+#include "decoder_impl.h"
+#include "err.h"
+
+#include "kernels/attention.h"
+#include "kernels/gemm_lt.h"
+
+struct engine {
+    struct gemm_lt *gemm;
+    struct attention *attention;
+    struct attention_shape shape;
+    enum gemm_lt_dtype dtype;
+};
+
+static void op_destroy (train_decoder_t *m)
+{
+    struct engine *e = m->engine;
+
+    if (!e)
+        return;
+    gemm_lt_destroy (e->gemm);
+    attention_destroy (e->attention);
+    free (e);
+    m->engine = NULL;
+}
+
+/* cuBLASLt, or where there is none the kernels that do without. A trial's winner
+ * is not the same each time, so the same bits take the first candidate. */
+static train_status_t open_gemm (const train_decoder_t *m, struct engine *e,
+                                 train_error_t *err)
+{
+    struct gemm_lt_opts opts = {.size = sizeof (opts),
+                                .deterministic = m->config.deterministic,
+                                .untimed = m->config.deterministic};
+    char why[GEMM_LT_WHY] = "";
+    enum gemm_lt_status rc = gemm_lt_create (&e->gemm, &opts, why);
+
+    if (rc == GEMM_LT_ENOTSUP) {
+        opts.own = true;
+        rc = gemm_lt_create (&e->gemm, &opts, why);
+    }
+    if (rc != GEMM_LT_OK)
+        return err_set (err, (train_status_t)rc, "products on the GPU: %s",
+                        why);
+    return TRAIN_OK;
+}
+
+static train_status_t open_engine (train_decoder_t *m, train_error_t *err)
+{
+    struct engine *e = calloc (1, sizeof (*e));
+
+    if (!e)
+        return err_set (err, TRAIN_ENOMEM, "no memory for a decoder");
+    m->engine = e;
+    e->dtype = m->config.dtype == TRAIN_F32    ? GEMM_LT_F32
+               : m->config.dtype == TRAIN_BF16 ? GEMM_LT_BF16
+                                               : GEMM_LT_F16;
+    if (!(e->attention = attention_create ()))
+        return err_set (err, TRAIN_ENOMEM, "no memory for attention");
+    return open_gemm (m, e, err);
+}
+
+static train_status_t op_prepare (train_decoder_t *m, int B, int T,
+                                  size_t *ret_scratch, train_error_t *err)
+{
+    const struct decoder_dims *d = &m->dims;
+    struct attention_choice choice;
+    struct engine *e;
+
+    if (!m->engine) {
+        train_status_t status = open_engine (m, err);
+
+        if (status != TRAIN_OK) {
+            op_destroy (m);
+            return status;
+        }
+    }
+    e = m->engine;
+    e->shape = (struct attention_shape){
+        .dtype = m->config.dtype == TRAIN_F32    ? ATTENTION_F32
+                 : m->config.dtype == TRAIN_BF16 ? ATTENTION_BF16
+                                                 : ATTENTION_F16,
+        .B = (size_t)B,
+        .T = (size_t)T,
+        .H = d->H,
+        .G = d->G,
+        .D = d->D,
+        .deterministic = m->config.deterministic,
+        .grad = true,
+    };
+    if (!attention_choose (e->attention, &e->shape, &choice))
+        return err_set (err, TRAIN_ENOTSUP, "attention on the GPU: %s",
+                        attention_error (e->attention));
+    *ret_scratch = choice.scratch_fwd > choice.scratch_bwd ? choice.scratch_fwd
+                                                           : choice.scratch_bwd;
+    return TRAIN_OK;
+}
+
+static train_status_t of_gemm (enum gemm_lt_status rc, const char *why,
+                               train_error_t *err)
+{
+    if (rc == GEMM_LT_OK)
+        return TRAIN_OK;
+    return err_set (err, (train_status_t)rc, "product on the GPU: %s", why);
+}
+
+static train_status_t op_linear (train_decoder_t *m, void *y, const void *x,
+                                 const void *w, size_t N, size_t in, size_t out,
+                                 train_error_t *err)
+{
+    struct engine *e = m->engine;
+    char why[GEMM_LT_WHY] = "";
+
+    return of_gemm (gemm_lt_fwd (e->gemm, y, x, w, NULL, e->dtype, N, in, out,
+                                 m->stream, why),
+                    why, err);
+}
+
+static train_status_t op_linear_dx (train_decoder_t *m, void *dx,
+                                    const void *dy, const void *w, size_t N,
+                                    size_t in, size_t out, train_error_t *err)
+{
+    struct engine *e = m->engine;
+    char why[GEMM_LT_WHY] = "";
+
+    return of_gemm (
+        gemm_lt_dx (e->gemm, dx, dy, w, e->dtype, N, in, out, m->stream, why),
+        why, err);
+}
+
+static train_status_t op_linear_dw (train_decoder_t *m, void *dw,
+                                    const void *dy, const void *x, size_t N,
+                                    size_t in, size_t out, train_error_t *err)
+{
+    struct engine *e = m->engine;
+    char why[GEMM_LT_WHY] = "";
+
+    return of_gemm (gemm_lt_dw (e->gemm, dw, GEMM_LT_F32, true, dy, x, e->dtype,
+                                N, in, out, m->stream, why),
+                    why, err);
+}
+
+static double scale_of (const train_decoder_t *m)
+{
+    return 1.0 / sqrt ((double)m->dims.D);
+}
+
+static train_status_t of_attention (const struct engine *e, bool ok,
+                                    train_error_t *err)
+{
+    if (ok)
+        return TRAIN_OK;
+    return err_set (err, TRAIN_EDEVICE, "attention on the GPU: %s",
+                    attention_error (e->attention));
+}
+
+static train_status_t op_attention (train_decoder_t *m, void *y, void *lse,
+                                    const void *qkv, train_error_t *err)
+{
+    struct engine *e = m->engine;
+
+    return of_attention (e,
+                         attention_fwd (e->attention, &e->shape, y, lse, qkv,
+                                        scale_of (m), decoder_scratch (m),
+                                        m->stream),
+                         err);
+}
+
+static train_status_t op_attention_bwd (train_decoder_t *m, void *dqkv,
+                                        const void *dy, const void *y,
+                                        const void *lse, const void *qkv,
+                                        train_error_t *err)
+{
+    struct engine *e = m->engine;
+
+    return of_attention (e,
+                         attention_bwd (e->attention, &e->shape, dqkv, dy, y,
+                                        lse, qkv, scale_of (m),
+                                        decoder_scratch (m), m->stream),
+                         err);
+}
+
+const struct decoder_work decoder_work_cuda = {
+    .prepare = op_prepare,
+    .destroy = op_destroy,
+    .linear = op_linear,
+    .linear_dx = op_linear_dx,
+    .linear_dw = op_linear_dw,
+    .attention = op_attention,
+    .attention_bwd = op_attention_bwd,
+};

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * optim.h - what the trainer's files ask of AdamW beyond train/optim.h. Inside
+ * libtrain only. */
+#ifndef TRAIN_OPTIM_IMPL_H
+#define TRAIN_OPTIM_IMPL_H
+
+#include <train/optim.h>
+
+/* adamw_enqueue - one update on [stream] (of a GPU), without a wait, of halves or
+ * on a GPU alone. train_adamw_set_updates counts it, once it is known that
+ * [factor] was finite: where it is not nothing is written.
+ *   factor   (1) of the weights' memory, multiplies every gradient
+ * Others, and errors, as train_adamw_step. */
+train_status_t adamw_enqueue (train_adamw_t *adamw, DLTensor *weights,
+                              const DLTensor *grads, double lr,
+                              const float *factor, void *stream,
+                              train_error_t *err);
+
+#endif
