@@ -19,8 +19,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <train/ckpt.h>
+#include <train/ckpt_pieces.h>
 
+#include "ckpt_manifest.h"
 #include "err.h"
 #include "plan/fsio.h"
 
@@ -132,7 +133,27 @@ static int move_in (const char *dir, const char *temp, const char *target)
     return rc;
 }
 
-/* The smallest step in [dir] beside [mine], and how many there are. */
+static bool exists (const char *dir, const char *name)
+{
+    char *path = fsio_join (dir, name);
+    bool yes = path && access (path, F_OK) == 0;
+
+    free (path);
+    return yes;
+}
+
+/* Has the folder the manifest, which is written last? */
+static bool complete (const char *dir, const char *name)
+{
+    char *path = fsio_join (dir, name);
+    bool yes = path && exists (path, CKPT_MANIFEST);
+
+    free (path);
+    return yes;
+}
+
+/* The smallest step in [dir] beside [mine], and how many complete ones there
+ * are. What is not complete is not ours to remove. */
 static int64_t oldest (const char *dir, int64_t mine, int *ret_n)
 {
     DIR *d = opendir (dir);
@@ -143,7 +164,7 @@ static int64_t oldest (const char *dir, int64_t mine, int *ret_n)
     while (d && (e = readdir (d))) {
         int64_t step = step_of (e->d_name);
 
-        if (step < 0 || step == mine)
+        if (step < 0 || step == mine || !complete (dir, e->d_name))
             continue;
         ++*ret_n;
         if (least < 0 || step < least)
@@ -159,7 +180,7 @@ static void prune (const char *dir, int64_t mine, int keep)
     int64_t step;
     int n;
 
-    while ((step = oldest (dir, mine, &n)) >= 0 && n > keep - 1) {
+    while (keep > 0 && (step = oldest (dir, mine, &n)) >= 0 && n > keep - 1) {
         char name[NAME_LEN], *from, *to;
         bool moved = false;
 
@@ -193,6 +214,16 @@ static train_status_t name_latest (const char *dir, const char *name,
     return status;
 }
 
+/* Older ones go only when this one can be opened. */
+static train_status_t there_whole (const char *path, train_error_t *err)
+{
+    train_ckpt_t *ckpt = NULL;
+    train_status_t status = train_ckpt_open (path, &ckpt, err);
+
+    train_ckpt_close (ckpt);
+    return status;
+}
+
 train_status_t ckpt_dir_commit (const char *dir, int64_t step, const char *temp,
                                 int keep, train_error_t *err)
 {
@@ -207,18 +238,11 @@ train_status_t ckpt_dir_commit (const char *dir, int64_t step, const char *temp,
     else
         status = name_latest (dir, name, err);
     if (status == TRAIN_OK)
+        status = there_whole (target, err);
+    if (status == TRAIN_OK)
         prune (dir, step, keep);
     free (target);
     return status;
-}
-
-static bool exists (const char *dir, const char *name)
-{
-    char *path = fsio_join (dir, name);
-    bool yes = path && access (path, F_OK) == 0;
-
-    free (path);
-    return yes;
 }
 
 /* The checkpoint that DIR/latest names. */
@@ -259,9 +283,111 @@ train_status_t train_ckpt_find (const char *where, char **ret_path,
     if (!where || !*where || !ret_path)
         return err_set (err, TRAIN_EINVAL,
                         "checkpoint: where or ret_path is missing");
-    if (!exists (where, "optim.safetensors"))
+    if (!exists (where, CKPT_MANIFEST))
         return follow (where, ret_path, err);
     if (!(*ret_path = strdup (where)))
         return err_set (err, TRAIN_ENOMEM, "no memory for a path");
+    return TRAIN_OK;
+}
+
+/* Checkpoints of a folder, those with the most steps first. */
+struct list {
+    int64_t *step;
+    size_t n;
+};
+
+static int by_steps (const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+static train_status_t list_steps (const char *dir, struct list *list,
+                                  train_error_t *err)
+{
+    DIR *d = opendir (dir);
+    struct dirent *e;
+    train_status_t status = TRAIN_OK;
+
+    while (d && status == TRAIN_OK && (e = readdir (d))) {
+        int64_t step = step_of (e->d_name), *p;
+
+        if (step < 0 || !complete (dir, e->d_name))
+            continue;
+        p = realloc (list->step, (list->n + 1) * sizeof (*p));
+        if (!p) {
+            status = err_set (err, TRAIN_ENOMEM, "no memory for a list");
+            break;
+        }
+        list->step = p;
+        p[list->n++] = step;
+    }
+    if (d)
+        closedir (d);
+    if (list->n)
+        qsort (list->step, list->n, sizeof (*list->step), by_steps);
+    return status;
+}
+
+static train_status_t verify (const char *path, train_error_t *err)
+{
+    train_ckpt_t *ckpt = NULL;
+    train_status_t status = train_ckpt_open (path, &ckpt, err);
+
+    if (status == TRAIN_OK)
+        status = train_ckpt_verify (ckpt, err);
+    train_ckpt_close (ckpt);
+    return status;
+}
+
+/* The first good one; TRAIN_ENOTFOUND else. */
+static train_status_t first_good (const char *dir, char **ret_path,
+                                  train_error_t *err)
+{
+    struct list list = {0};
+    train_status_t status = list_steps (dir, &list, err);
+    bool found = false;
+
+    for (size_t i = 0; i < list.n && status == TRAIN_OK && !found; i++) {
+        char name[NAME_LEN], *path;
+
+        step_name (name, "", list.step[i]);
+        if ((status = join (dir, name, &path, err)) != TRAIN_OK)
+            break;
+        if ((found = verify (path, NULL) == TRAIN_OK))
+            *ret_path = path;
+        else
+            free (path);
+    }
+    free (list.step);
+    if (status == TRAIN_OK && !found)
+        status = err_set (err, TRAIN_ENOTFOUND, "%s has no good one", dir);
+    return status;
+}
+
+train_status_t train_ckpt_find_good (const char *where, char **ret_path,
+                                     train_error_t *ret_passed,
+                                     train_error_t *err)
+{
+    train_error_t why = {0};
+    char *path = NULL, *other = NULL;
+    train_status_t status = train_ckpt_find (where, &path, &why);
+
+    if (status == TRAIN_OK)
+        status = verify (path, &why);
+    if (status != TRAIN_OK && status != TRAIN_EINVAL && status != TRAIN_ENOMEM
+        && first_good (where, &other, NULL) == TRAIN_OK) {
+        free (path);
+        path = other;
+        status = TRAIN_OK;
+    }
+    if (status != TRAIN_OK) {
+        free (path);
+        return err_set (err, status, "%s", why.text);
+    }
+    *ret_path = path;
+    if (ret_passed)
+        *ret_passed = why;
     return TRAIN_OK;
 }

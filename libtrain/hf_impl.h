@@ -15,6 +15,13 @@
 train_status_t hf_parse (const char *text, size_t n,
                          train_hf_model_t *ret_model, train_error_t *err);
 
+/* hf_config_text - the config.json of a model, malloc'ed; NULL where no class of
+ * Hugging Face's transformers computes it (biases and norms in one).
+ *   positions   max_position_embeddings */
+train_status_t hf_config_text (const train_decoder_config_t *config,
+                               int64_t positions, char **ret_text,
+                               train_error_t *err);
+
 /* hf_get - member [key] of [root]; NULL where it is missing or null.
  * hf_int - a whole number in least..INT_MAX; [fallback] where it is missing,
  *   TRAIN_EFORMAT where that is below [least] (the key is needed).

@@ -61,3 +61,29 @@ train_status_t opts_write (void *to, size_t full, const void *from,
             (size < full ? size : full) - head);
     return TRAIN_OK;
 }
+
+train_status_t opts_fits (const void *to, const char *what, train_error_t *err)
+{
+    size_t size;
+
+    memcpy (&size, to, sizeof (size));
+    if (size < sizeof (size))
+        return err_set (err, TRAIN_EINVAL,
+                        "%s: the size of what is to be written is %zu; set it "
+                        "to sizeof of its type",
+                        what, size);
+    return TRAIN_OK;
+}
+
+train_status_t opts_give (void *to, const void *from, size_t full,
+                          const char *what, train_error_t *err)
+{
+    size_t size;
+
+    TRY (opts_fits (to, what, err));
+    memcpy (&size, to, sizeof (size));
+    memset (to, 0, size);
+    memcpy (to, from, size < full ? size : full);
+    memcpy (to, &size, sizeof (size));
+    return TRAIN_OK;
+}

@@ -28,4 +28,13 @@ train_status_t opts_read (void *to, size_t full, const void *from,
 train_status_t opts_write (void *to, size_t full, const void *from,
                            const char *what, train_error_t *err);
 
+/* opts_give - the other way: give a caller what its struct has room for.
+ *   to     its size is set and stays; what [full] has not becomes zero
+ *   from   (full bytes) the same struct as this release has it
+ * TRAIN_EINVAL: size is not set; nothing is written. Use opts_fits first where
+ * that must be known before work begins. */
+train_status_t opts_fits (const void *to, const char *what, train_error_t *err);
+train_status_t opts_give (void *to, const void *from, size_t full,
+                          const char *what, train_error_t *err);
+
 #endif

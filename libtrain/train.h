@@ -19,6 +19,7 @@
 #include <train/schedule.h>
 #include <train/data.h>
 #include <train/optim.h>
+#include <train/ckpt_pieces.h>
 #include <train/ckpt.h>
 #include <train/trainer.h>
 #include <train/trace.h>

@@ -257,8 +257,11 @@ void train_trainer_destroy (train_trainer_t *t)
 {
     if (!t)
         return;
+    train_ckpt_saver_destroy (t->saver);
+    free (t->note);
     train_adamw_destroy (t->adamw);
     fsdp_destroy (t->fsdp);
+    free (t->saving_in);
     free (t->saved_in);
     free (t->tokens);
     free (t->targets);
@@ -381,10 +384,11 @@ train_status_t train_trainer_step (train_trainer_t *t, bool stop,
         return trainer_name_saved (t, status, err);
     t->step++;
     t->n_tokens += (int64_t)sums[TOKENS];
+    t->loss = sums[LOSS] / sums[TOKENS];
     if (ret_metrics)
         *ret_metrics = (train_metrics_t){
             .step = t->step,
-            .loss = sums[LOSS] / sums[TOKENS],
+            .loss = t->loss,
             .grad_norm = norm,
             .lr = lr,
             .tokens = t->n_tokens,

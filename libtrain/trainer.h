@@ -4,6 +4,7 @@
 #ifndef TRAIN_TRAINER_INTERNAL_H
 #define TRAIN_TRAINER_INTERNAL_H
 
+#include <train/ckpt.h>
 #include <train/trainer.h>
 
 #include "fsdp.h"
@@ -23,6 +24,11 @@ struct train_trainer {
     int64_t step, n_tokens, n_skips, skip_run;
     char *saved_in; /* the newest checkpoint: where, and of which step */
     int64_t saved_step;
+    double loss;               /* of the last step */
+    train_ckpt_saver_t *saver; /* of rank 0 alone where all have the same */
+    char *saving_in;           /* what the saver is at, and of which step; */
+    int64_t saving_step;       /* NULL: nothing */
+    char *note;                /* what a load has to say; NULL: nothing */
 };
 
 /* trainer_agree - all-reduce [status] by MAX, so that ranks go on or stop
@@ -31,33 +37,12 @@ struct train_trainer {
 train_status_t trainer_agree (train_group_t *group, train_status_t status,
                               train_error_t *err);
 
-/* trainer_note_saved - step t->step is safe in [where]. */
-void trainer_note_saved (train_trainer_t *trainer, const char *where);
+/* trainer_note_saved - step [step] is safe in [where]. */
+void trainer_note_saved (train_trainer_t *trainer, const char *where,
+                         int64_t step);
 /* trainer_name_saved - with a rank goes its part of a sharded model: add to
  * TRAIN_EPEER and TRAIN_ETIMEDOUT from where to go on. Returns [status]. */
-train_status_t trainer_name_saved (const train_trainer_t *trainer,
+train_status_t trainer_name_saved (train_trainer_t *trainer,
                                    train_status_t status, train_error_t *err);
-
-/* A model and an optimizer that rank 0 has whole. Elsewhere both are NULL. */
-struct trainer_whole {
-    train_decoder_t *decoder;
-    train_adamw_t *adamw;
-    bool borrowed; /* they are the trainer's: nothing is sharded */
-};
-
-/* trainer_whole_open - make them, zero. Collective; all get the same status.
- * trainer_whole_fill - the shards to them; trainer_whole_spread the other way,
- *   also where nothing is sharded. Collective.
- * trainer_whole_close - local. */
-train_status_t trainer_whole_open (train_trainer_t *trainer,
-                                   struct trainer_whole *ret,
-                                   train_error_t *err);
-train_status_t trainer_whole_fill (train_trainer_t *trainer,
-                                   struct trainer_whole *whole,
-                                   train_error_t *err);
-train_status_t trainer_whole_spread (train_trainer_t *trainer,
-                                     struct trainer_whole *whole,
-                                     train_error_t *err);
-void trainer_whole_close (struct trainer_whole *whole);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * trainer_ckpt.c - rank 0 writes and reads, the others wait and are given
+ * trainer_ckpt.c - each rank writes and reads what it has of a sharded model;
+ * where all have the same, rank 0 does, and gives it to the others
  *
- * Only rank 0 needs to see the files. Every rank gets its status by an
- * all-reduce before anything that follows from it. */
+ * Every rank gets its status by an all-reduce before anything that follows
+ * from it. */
 #include "trainer.h"
 
 #include <stdio.h>
@@ -11,9 +12,10 @@
 
 #include <train/ckpt.h>
 
+#include "ckpt_run.h"
 #include "err.h"
 
-void trainer_note_saved (train_trainer_t *t, const char *where)
+void trainer_note_saved (train_trainer_t *t, const char *where, int64_t step)
 {
     char *copy = strdup (where);
 
@@ -21,11 +23,24 @@ void trainer_note_saved (train_trainer_t *t, const char *where)
         return;
     free (t->saved_in);
     t->saved_in = copy;
-    t->saved_step = t->step;
+    t->saved_step = step;
 }
 
-train_status_t trainer_name_saved (const train_trainer_t *t,
-                                   train_status_t status, train_error_t *err)
+/* What was begun may have been completed, though no rank has asked yet. */
+static void look_again (train_trainer_t *t)
+{
+    train_ckpt_t *ckpt = NULL;
+    char *path = NULL;
+
+    if (t->saving_in && train_ckpt_find (t->saving_in, &path, NULL) == TRAIN_OK
+        && train_ckpt_open (path, &ckpt, NULL) == TRAIN_OK)
+        trainer_note_saved (t, t->saving_in, train_ckpt_step (ckpt));
+    train_ckpt_close (ckpt);
+    free (path);
+}
+
+train_status_t trainer_name_saved (train_trainer_t *t, train_status_t status,
+                                   train_error_t *err)
 {
     char text[sizeof (err->text)];
 
@@ -34,6 +49,7 @@ train_status_t trainer_name_saved (const train_trainer_t *t,
         return status;
     memcpy (text, err->text, sizeof (text));
     text[sizeof (text) - 1] = '\0';
+    look_again (t);
     if (t->saved_in)
         return err_set (err, status,
                         "%s; its part of the model is lost, the newest "
@@ -60,27 +76,95 @@ static train_ckpt_state_t state_of (const train_trainer_t *t)
         .shuffle = train_data_shuffle (t->data),
         .seed = train_data_seed (t->data),
         .data_hash = train_data_hash (t->data),
+        .loss = t->loss,
     };
+}
+
+static struct ckpt_run run_of (train_trainer_t *t)
+{
+    static const char *const name[] = {
+        [TRAIN_NO_SHARD] = "no_shard",
+        [TRAIN_DDP] = "ddp",
+        [TRAIN_SHARD_GRAD_OP] = "grad_op",
+        [TRAIN_FULL_SHARD] = "full",
+    };
+
+    return (struct ckpt_run){
+        .decoder = t->decoder,
+        .weights = fsdp_weights (t->fsdp),
+        .m = train_adamw_m (t->adamw),
+        .v = train_adamw_v (t->adamw),
+        .plan = fsdp_plan (t->fsdp),
+        .rank = fsdp_rank (t->fsdp),
+        .world = train_group_size (t->group),
+        .strategy = name[t->opts.strategy],
+    };
+}
+
+/* Has this rank something of its own to write and read? */
+static bool takes_part (const train_trainer_t *t)
+{
+    return fsdp_is_sharded (t->fsdp) || train_group_rank (t->group) == 0;
+}
+
+static train_status_t begin (train_trainer_t *t, const char *dir, int keep,
+                             train_error_t *err)
+{
+    train_ckpt_state_t state = state_of (t);
+    struct ckpt_run run = run_of (t);
+
+    if (!takes_part (t))
+        return TRAIN_OK;
+    if (!t->saver)
+        TRY (train_ckpt_saver_create (
+            fsdp_is_sharded (t->fsdp) ? t->group : NULL, &t->saver, err));
+    return ckpt_run_start (t->saver, dir, &state, &run, keep, err);
+}
+
+/* The one before is waited for here, so that its name is known when it ends. */
+train_status_t train_trainer_save_start (train_trainer_t *t, const char *dir,
+                                         int keep, train_error_t *err)
+{
+    train_status_t status;
+    char *copy;
+
+    TRY (train_trainer_save_wait (t, err));
+    copy = dir ? strdup (dir) : NULL;
+    status = copy ? begin (t, dir, keep, err)
+                  : err_set (err, TRAIN_EINVAL, "checkpoint: dir is missing");
+    status = trainer_agree (t->group, status, err);
+    if (status != TRAIN_OK) {
+        free (copy);
+        return trainer_name_saved (t, status, err);
+    }
+    t->saving_in = copy;
+    t->saving_step = t->step;
+    return TRAIN_OK;
+}
+
+train_status_t train_trainer_save_wait (train_trainer_t *t, train_error_t *err)
+{
+    train_status_t status = TRAIN_OK;
+
+    if (!t->saving_in)
+        return TRAIN_OK;
+    if (t->saver)
+        status = train_ckpt_wait (t->saver, err);
+    status = trainer_agree (t->group, status, err);
+    if (status == TRAIN_OK)
+        trainer_note_saved (t, t->saving_in, t->saving_step);
+    else
+        trainer_name_saved (t, status, err);
+    free (t->saving_in);
+    t->saving_in = NULL;
+    return status;
 }
 
 train_status_t train_trainer_save (train_trainer_t *t, const char *dir,
                                    int keep, train_error_t *err)
 {
-    train_ckpt_state_t state = state_of (t);
-    struct trainer_whole whole;
-    train_status_t status = trainer_whole_open (t, &whole, err);
-
-    if (status == TRAIN_OK)
-        status = trainer_whole_fill (t, &whole, err);
-    if (status == TRAIN_OK && train_group_rank (t->group) == 0)
-        status = train_ckpt_save (dir, &state, whole.decoder, whole.adamw, keep,
-                                  err);
-    trainer_whole_close (&whole);
-    status = trainer_agree (t->group, status, err);
-    if (status != TRAIN_OK)
-        return trainer_name_saved (t, status, err);
-    trainer_note_saved (t, dir);
-    return TRAIN_OK;
+    TRY (train_trainer_save_start (t, dir, keep, err));
+    return train_trainer_save_wait (t, err);
 }
 
 /* Does the run go on with the samples that the checkpoint stopped at? */
@@ -119,57 +203,115 @@ static train_status_t same_run (const train_trainer_t *t,
     return TRAIN_OK;
 }
 
-static train_status_t read_on_first (train_trainer_t *t, const char *path,
-                                     const struct trainer_whole *whole,
-                                     train_ckpt_state_t *state,
-                                     train_error_t *err)
+/* One line of what is there and what was passed over. */
+static train_status_t take_note (train_trainer_t *t, const char *path,
+                                 const train_error_t *passed,
+                                 train_error_t *err)
 {
-    char *found = NULL;
-    train_status_t status = train_ckpt_find (path, &found, err);
+    struct ckpt_run run = run_of (t);
+    bool damaged = passed->code != TRAIN_OK;
+    char differs[256] = "", line[1024];
+    train_ckpt_t *ckpt = NULL;
 
-    if (status == TRAIN_OK)
-        status =
-            train_ckpt_load (found, whole->decoder, whole->adamw, state, err);
-    if (status == TRAIN_OK && (status = same_run (t, state, err)) != TRAIN_OK)
-        err_prefix (err, status, "checkpoint %s", found);
+    TRY (train_ckpt_open (path, &ckpt, err));
+    train_ckpt_differs (ckpt, run.world, run.strategy, NULL, differs,
+                        sizeof (differs));
+    train_ckpt_close (ckpt);
+    free (t->note);
+    t->note = NULL;
+    if (!*differs && !damaged)
+        return TRAIN_OK;
+    snprintf (line, sizeof (line), "%s%s%s%s%s", path,
+              damaged ? " taken, for a newer one is damaged: " : "",
+              damaged ? passed->text : "",
+              !*differs ? ""
+              : damaged ? "; "
+                        : ": ",
+              differs);
+    t->note = strdup (line);
+    return t->note ? TRAIN_OK
+                   : err_set (err, TRAIN_ENOMEM, "no memory for a line");
+}
+
+const char *train_trainer_note (const train_trainer_t *t)
+{
+    return t->note;
+}
+
+/* Rank 0 looks, and tells the others which one it is. */
+static train_status_t find_path (train_trainer_t *t, const char *where,
+                                 char **ret_path, train_error_t *err)
+{
+    train_error_t passed = {0};
+    train_status_t status = TRAIN_OK;
+    char *found = NULL;
+    void *got = NULL;
+    size_t n;
+
+    if (train_group_rank (t->group) == 0)
+        status = train_ckpt_find_good (where, &found, &passed, err);
+    if (status == TRAIN_OK && found)
+        status = take_note (t, found, &passed, err);
+    if ((status = trainer_agree (t->group, status, err)) == TRAIN_OK)
+        status = train_broadcast_object (
+            t->group, found, found ? strlen (found) + 1 : 0, 0, &got, &n, err);
     free (found);
+    if (status == TRAIN_OK)
+        *ret_path = got;
     return status;
 }
 
-static train_status_t spread (train_trainer_t *t, struct trainer_whole *whole,
-                              train_ckpt_state_t *s, train_error_t *err)
+static train_status_t read_own (train_trainer_t *t, const char *path,
+                                train_ckpt_state_t *state, train_error_t *err)
+{
+    struct ckpt_run run = run_of (t);
+    train_status_t status;
+
+    if (!takes_part (t))
+        return TRAIN_OK;
+    status = ckpt_run_load (path, &run, state, err);
+    if (status == TRAIN_OK && (status = same_run (t, state, err)) != TRAIN_OK)
+        err_prefix (err, status, "checkpoint %s", path);
+    return status;
+}
+
+static train_status_t spread (train_trainer_t *t, train_ckpt_state_t *s,
+                              train_error_t *err)
 {
     int64_t v[5] = {s->step, s->updates, s->skipped, s->skip_run, s->tokens};
     int64_t shape[1] = {5};
+    struct ckpt_run run = run_of (t);
+    DLTensor *all[3] = {run.weights, run.m, run.v};
     train_tensor_t view;
 
     TRY (train_tensor_view (&view, v, TRAIN_I64, 1, shape, err));
     TRY (train_broadcast (t->group, &view.t, 0, err));
-    TRY (trainer_whole_spread (t, whole, err));
+    for (int i = 0; i < 3 && !fsdp_is_sharded (t->fsdp); i++)
+        TRY (train_broadcast (t->group, all[i], 0, err));
+    fsdp_updated (t->fsdp);
     t->step = v[0];
     train_adamw_set_updates (t->adamw, v[1]);
     t->n_skips = v[2];
     t->skip_run = v[3];
     t->n_tokens = v[4];
+    t->loss = s->loss;
     return TRAIN_OK;
 }
 
 train_status_t train_trainer_load (train_trainer_t *t, const char *path,
                                    train_error_t *err)
 {
-    train_ckpt_state_t state = {0};
-    struct trainer_whole whole;
-    train_status_t status = trainer_whole_open (t, &whole, err);
+    train_ckpt_state_t state = {.size = sizeof (state)};
+    char *found = NULL;
+    train_status_t status;
 
-    if (status == TRAIN_OK) {
-        if (train_group_rank (t->group) == 0)
-            status = read_on_first (t, path, &whole, &state, err);
-        status = trainer_agree (t->group, status, err);
-    }
+    TRY (train_trainer_save_wait (t, err));
+    TRY (find_path (t, path, &found, err));
+    status = read_own (t, found, &state, err);
+    if ((status = trainer_agree (t->group, status, err)) == TRAIN_OK)
+        status = spread (t, &state, err);
+    free (found);
     if (status == TRAIN_OK)
-        status = spread (t, &whole, &state, err);
-    trainer_whole_close (&whole);
-    if (status == TRAIN_OK)
-        trainer_note_saved (t, path);
+        trainer_note_saved (t, path, t->step);
     return status;
 }

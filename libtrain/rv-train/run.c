@@ -201,6 +201,8 @@ static train_status_t resume (struct run *r, train_error_t *err)
     if (r->first)
         printf ("resumed at step %" PRId64 " from %s\n",
                 train_trainer_steps (r->trainer), where);
+    if (train_trainer_note (r->trainer))
+        fprintf (stderr, "rv-train: %s\n", train_trainer_note (r->trainer));
     return TRAIN_OK;
 }
 
@@ -281,6 +283,7 @@ static train_status_t report (struct run *r, const train_metrics_t *m,
     return TRAIN_OK;
 }
 
+/* Written by a thread while the next steps are made; see save_last. */
 static train_status_t save (struct run *r, train_error_t *err)
 {
     int64_t step = train_trainer_steps (r->trainer);
@@ -288,11 +291,19 @@ static train_status_t save (struct run *r, train_error_t *err)
 
     if (!r->set->ckpt_dir || r->saved == step)
         return TRAIN_OK;
-    status = train_trainer_save (r->trainer, r->set->ckpt_dir,
-                                 (int)r->set->ckpt_keep, err);
+    status = train_trainer_save_start (r->trainer, r->set->ckpt_dir,
+                                       (int)r->set->ckpt_keep, err);
     if (status == TRAIN_OK)
         r->saved = step;
     return status;
+}
+
+static train_status_t save_last (struct run *r, train_error_t *err)
+{
+    train_status_t status = save (r, err);
+
+    return status == TRAIN_OK ? train_trainer_save_wait (r->trainer, err)
+                              : status;
 }
 
 static train_status_t stopped (struct run *r, bool *ret_stopped,
@@ -306,7 +317,7 @@ static train_status_t stopped (struct run *r, bool *ret_stopped,
                         "stopped on request after step %" PRId64
                         " and nothing is saved; [checkpoint] dir keeps a run",
                         step);
-    if ((status = save (r, err)) != TRAIN_OK)
+    if ((status = save_last (r, err)) != TRAIN_OK)
         return status;
     *ret_stopped = true;
     if (r->first)
@@ -349,7 +360,7 @@ static train_status_t take_steps (struct run *r,
             && (status = save (r, err)) != TRAIN_OK)
             return status;
     }
-    return save (r, err);
+    return save_last (r, err);
 }
 
 static void say_end (const struct run *r)

@@ -1,20 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * train/ckpt.h - whole checkpoints on disk: complete or not there.
+ * train/ckpt.h - checkpoints of a decoder that one process holds whole.
  *
- * A folder of checkpoints holds
- *   step-00000100/model.safetensors   weights, by Hugging Face's names
- *   step-00000100/optim.safetensors   "m.NAME" and "v.NAME" of each weight; its
- *                                     metadata have the state, the model's
- *                                     sizes and the XXH3 of every tensor, the
- *                                     weights' too, and of themselves
- *   step-00000100/config.json         the model as Hugging Face describes it
- *   latest                            name of the newest complete one
- * A checkpoint is written under a temporary name, synced, renamed, and only
- * then does `latest` (itself replaced by rename) name it: whenever the writer
- * dies, `latest` names a whole checkpoint, and files of two checkpoints never
- * pass for one. Nothing depends on how many ranks wrote it.
- *
- * One process writes a folder at a time. Any thread, one a handle. */
+ * They are checkpoints of train/ckpt_pieces.h in three files: the weights in
+ * model.safetensors by Hugging Face's names, which with config.json its tools
+ * read; "m.NAME" and "v.NAME" of each weight in optim.safetensors. The state
+ * below and the model's sizes stand in the manifest. Whatever is written by
+ * pieces, sharded as well, under these names with these states loads here. */
 #ifndef TRAIN_CKPT_H
 #define TRAIN_CKPT_H
 
@@ -22,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <train/ckpt_pieces.h>
 #include <train/decoder.h>
 #include <train/optim.h>
 #include <train/status.h>
@@ -30,7 +22,8 @@
 extern "C" {
 #endif
 
-/* All that a run needs beside its tensors. Numbers from 0 on. */
+/* All that a run needs beside its tensors. Numbers from 0 on. The random
+ * numbers of a step are functions of seed and step. */
 typedef struct train_ckpt_state {
     size_t size;        /* sizeof (train_ckpt_state_t) */
     int64_t step;       /* steps made */
@@ -43,6 +36,7 @@ typedef struct train_ckpt_state {
     bool shuffle;
     uint64_t seed;      /* of data and weights */
     uint64_t data_hash; /* train_data_hash */
+    double loss;        /* of the last step */
 } train_ckpt_state_t;
 
 /* train_ckpt_prepare - make folder [dir] and see that a checkpoint can be
@@ -53,8 +47,8 @@ train_status_t train_ckpt_prepare (const char *dir, train_error_t *err);
 
 /* train_ckpt_save - write DIR/step-N (N = state->step) and name it latest.
  *   dir     made if it is not there
- *   keep    of the checkpoints in [dir] the [keep] >= 1 with the most steps
- *           stay; those that a dead writer left unfinished go. Failing to
+ *   keep    of the complete checkpoints in [dir] the [keep] >= 1 with the most
+ *           steps stay; those that a dead writer left unfinished go. Failing to
  *           remove an old one is no failure.
  * On failure `latest` still names what it named, or (TRAIN_EIO from the last
  * sync) the new, whole one. */
@@ -63,16 +57,18 @@ train_status_t train_ckpt_save (const char *dir,
                                 train_decoder_t *decoder, train_adamw_t *adamw,
                                 int keep, train_error_t *err);
 
-/* train_ckpt_find - the checkpoint that [where] means: a checkpoint itself, or
- * the latest of a folder of them.
- *   ret_path   free with free()
- * TRAIN_ENOTFOUND when there is none (no folder, no `latest`); TRAIN_EFORMAT
- * when `latest` names nothing usable; TRAIN_EIO. */
-train_status_t train_ckpt_find (const char *where, char **ret_path,
-                                train_error_t *err);
+/* train_ckpt_save_start - the same by [saver] (train_ckpt_start), from a copy
+ * that is made during the call; end with train_ckpt_wait.
+ *   saver   of this process alone */
+train_status_t train_ckpt_save_start (train_ckpt_saver_t *saver,
+                                      const char *dir,
+                                      const train_ckpt_state_t *state,
+                                      train_decoder_t *decoder,
+                                      train_adamw_t *adamw, int keep,
+                                      train_error_t *err);
 
 /* train_ckpt_load - read checkpoint [path] into decoder and optimizer.
- *   ret_state   written on success
+ *   ret_state   size set by the caller; written on success, as far as that
  * Everything is checked before anything is written: TRAIN_EINVAL when the
  * decoder has other sizes or another dtype (each named with both values),
  * TRAIN_EFORMAT for a missing or misshapen tensor or setting, TRAIN_ECORRUPT

@@ -120,21 +120,38 @@ train_status_t train_trainer_step (train_trainer_t *trainer, bool stop,
 
 int64_t train_trainer_steps (const train_trainer_t *trainer); /* local */
 
-/* train_trainer_save - rank 0 writes a checkpoint into folder [dir] as
- * train_ckpt_save does, the others wait. All ranks get rank 0's status. Of a
- * sharded model rank 0 has the whole while it does, in host memory.
+/* train_trainer_save - a checkpoint in folder [dir] (train/ckpt_pieces.h). Of a
+ * sharded model each rank writes its part, else rank 0 writes all as
+ * train_ckpt_save does. All ranks get the worst status.
  *   keep   checkpoints that stay, >= 1 */
 train_status_t train_trainer_save (train_trainer_t *trainer, const char *dir,
                                    int keep, train_error_t *err);
 
-/* train_trainer_load - rank 0 reads the checkpoint [path] (see
- * train_ckpt_find) and gives it to the others, whatever world it was written
- * by. What follows has the bits of a run that never stopped, given the same
- * world.
+/* train_trainer_save_start - the same while training goes on: the checkpoint is
+ * of this moment. It waits for one that is still being written, and gives that
+ * one's failure, without beginning another. train_trainer_save_wait ends it;
+ * TRAIN_OK when there is none. Destroy waits, too. */
+train_status_t train_trainer_save_start (train_trainer_t *trainer,
+                                         const char *dir, int keep,
+                                         train_error_t *err);
+train_status_t train_trainer_save_wait (train_trainer_t *trainer,
+                                        train_error_t *err);
+
+/* train_trainer_load - read the checkpoint that rank 0 finds in [path] (see
+ * train_ckpt_find_good), whatever world wrote it and however it was shared. Of a
+ * sharded model each rank reads its part, else rank 0 reads all and gives it to
+ * the others. What follows has the bits of a run that never stopped, given the
+ * same world and strategy.
  * TRAIN_EINVAL names what differs: model, seed, data, seq, batch, shuffle.
  * The schedule and AdamW's settings may be others. */
 train_status_t train_trainer_load (train_trainer_t *trainer, const char *path,
                                    train_error_t *err);
+
+/* train_trainer_note - after a load: what a user should know of it, a line: that
+ * the checkpoint is of another world, device or library, or that a newer one is
+ * damaged and was passed over, and which file. NULL: nothing, and on all ranks
+ * but 0. Lives until the next load. Local. */
+const char *train_trainer_note (const train_trainer_t *trainer);
 
 #ifdef __cplusplus
 }

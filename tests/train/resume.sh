@@ -98,10 +98,16 @@ go "$e" run.seed=9 data.batch=4 run.steps=13
 ok "another seed and batch are 2" test $? = 2
 ok "and are named" grep -q 'batch is 8 there and 4 here, seed is 1 there and 9 here' "$tmp/out"
 printf '\001' | dd of="$e/ck/step-00000012/model.safetensors" bs=1 seek=3000 conv=notrunc 2>/dev/null
-go "$e" run.steps=13
+go "$e" checkpoint.resume="$e/ck/step-00000012" run.steps=13
 ok "a byte that changed is 3" test $? = 3
-ok "and is named" grep -Eq "tensor '.*' does not match its checksum" "$tmp/out"
+ok "and is named" grep -Eq "step-00000012/model.safetensors: tensor '.*' does not match its checksum" "$tmp/out"
 ok "nothing was cut from the metrics" test "$(wc -l <"$e/m")" = 12
+h=$tmp/h keep=(checkpoint.every=6 checkpoint.keep=2 optim.schedule=constant)
+ok "saved at six and twelve" go "$h" "${keep[@]}"
+printf '\001' | dd of="$h/ck/step-00000012/model.safetensors" bs=1 seek=3000 conv=notrunc 2>/dev/null
+ok "a damaged latest: the one before is taken" go "$h" "${keep[@]}"
+ok "and both are named" grep -Eq 'step-00000006 taken, for a newer one is damaged: .*step-00000012/model.safetensors: tensor' "$tmp/out"
+ok "same bits again" same_run "$tmp/a-fp32-c" "$h" 00000012
 
 RV_CHECKPOINT_DIR=$tmp/f/ck RV_OUTPUT_DIR=$tmp/f run "$tmp/r.ini"
 ok "RV_CHECKPOINT_DIR and RV_OUTPUT_DIR are defaults" \
