@@ -17,6 +17,7 @@
 #include <train/hf.h>
 #include <train/scaler.h>
 #include <train/schedule.h>
+#include <train/tokenizer.h>
 #include <train/data.h>
 #include <train/optim.h>
 #include <train/ckpt_pieces.h>

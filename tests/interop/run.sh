@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # run.sh - compare with independent implementations (PyTorch, numpy, the Python
-# package safetensors). Every *_torch.py and *_check.py here is run; each ends
-# in "N passed, N failed, N skipped". Last line: the sum.
+# packages safetensors and tokenizers). Every *_torch.py and *_check.py here is
+# run; each ends in "N passed, N failed, N skipped". Last line: the sum.
 # They get the build folder as their one argument.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
@@ -22,10 +22,10 @@ without () # without REASON - the hardware or package is not there
 [ -x /usr/bin/python3 ] || without "no /usr/bin/python3 (Debian: python3)"
 /usr/bin/python3 -c 'import torch, numpy' 2>/dev/null \
     || without "python3 has no torch or numpy (Debian: python3-torch python3-numpy)"
-if ! "$venv/bin/python3" -c 'import safetensors' 2>/dev/null; then
+if ! "$venv/bin/python3" -c 'import safetensors, tokenizers' 2>/dev/null; then
     { /usr/bin/python3 -m venv --system-site-packages "$venv" \
-        && "$venv/bin/pip" install -q --disable-pip-version-check safetensors; } >&2 \
-        || without "the Python package safetensors cannot be installed into $venv"
+        && "$venv/bin/pip" install -q --disable-pip-version-check safetensors tokenizers; } >&2 \
+        || without "the Python packages safetensors and tokenizers cannot be installed into $venv"
 fi
 for script in "$here"/*_torch.py "$here"/*_check.py; do
     [ -e "$script" ] || continue
