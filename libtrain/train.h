@@ -15,6 +15,7 @@
 #include <train/shard.h>
 #include <train/decoder.h>
 #include <train/hf.h>
+#include <train/generate.h>
 #include <train/scaler.h>
 #include <train/schedule.h>
 #include <train/tokenizer.h>

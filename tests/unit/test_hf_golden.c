@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include <train/decoder.h>
+#include <train/generate.h>
 #include <train/hf.h>
 #include <train/safetensors.h>
 
@@ -192,6 +193,31 @@ static void test_greedy (void **state)
     train_decoder_destroy (m);
 }
 
+/* The same with kept keys and values, twice in one batch. */
+static void test_generate (void **state)
+{
+    train_decoder_t *m = load (dir, TRAIN_F32);
+    const train_st_entry_t *prompt = find ("prompt", "");
+    const train_st_entry_t *greedy = find ("greedy", "");
+    const int32_t *prompts[2] = {prompt->data, prompt->data};
+    int n[2] = {(int)prompt->shape[1], (int)prompt->shape[1]}, got[2];
+    train_generate_options_t o = {.size = sizeof (o),
+                                  .max_new = (int)greedy->shape[1]};
+    int32_t *ids = calloc (2, greedy->bytes);
+    train_error_t err = {0};
+
+    (void)state;
+    assert_non_null (ids);
+    if (train_generate (ids, got, m, prompts, n, 2, &o, &err) != TRAIN_OK)
+        fail_msg ("%s", err.text);
+    for (int b = 0; b < 2; b++) {
+        assert_int_equal (got[b], o.max_new);
+        assert_memory_equal (ids + b * o.max_new, greedy->data, greedy->bytes);
+    }
+    free (ids);
+    train_decoder_destroy (m);
+}
+
 static int open_file (void **state)
 {
     const char *top = getenv ("top_srcdir");
@@ -221,7 +247,8 @@ static int close_file (void **state)
 #what " " name, test_##what, open_file, close_file, (void *)name       \
     }
 #define STEPS(name) TEST (f32, name), TEST (f64, name)
-#define MODEL(name) STEPS (name), TEST (save, name), TEST (greedy, name)
+#define MODEL(name)                                                            \
+    STEPS (name), TEST (save, name), TEST (greedy, name), TEST (generate, name)
 
 int main (void)
 {

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_generate.c - kept keys and values give the full forward's logits; draws
+ * are as likely as they should be; what may not be asked for */
+#include "config.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <train/generate.h>
+
+#include "libtrain/generate_impl.h"
+#include "libtrain/philox.h"
+
+enum { B = 3, T = 11, V = 37 };
+
+static train_decoder_t *make (train_dtype_t dtype, bool tie, bool more)
+{
+    train_decoder_config_t c = {.size = sizeof (c),
+                                .layers = 3,
+                                .dim = 24,
+                                .heads = 4,
+                                .kv_heads = 2,
+                                .ffn = 40,
+                                .vocab = V,
+                                .tie = tie,
+                                .rope_theta = 100,
+                                .norm_eps = 1e-5,
+                                .dtype = dtype,
+                                .head_dim = more ? 10 : 0,
+                                .qkv_bias = more,
+                                .qk_norm = more};
+    train_decoder_t *m = NULL;
+    const DLTensor *w;
+
+    assert_int_equal (train_decoder_create (&c, &m, NULL), TRAIN_OK);
+    train_decoder_init (m, 5);
+    /* biases and norms away from 0 and 1 as well */
+    w = train_decoder_weights (m);
+    for (int64_t i = 0; dtype <= TRAIN_F64 && i < w->shape[0]; i++) {
+        double add = 0.2 * sin ((double)i);
+
+        if (dtype == TRAIN_F32)
+            ((float *)w->data)[i] += (float)add;
+        else
+            ((double *)w->data)[i] += add;
+    }
+    return m;
+}
+
+static double value (const void *x, size_t i, train_dtype_t dtype)
+{
+    return dtype == TRAIN_F32 ? (double)((const float *)x)[i]
+                              : ((const double *)x)[i];
+}
+
+/* The texts come in pieces of other lengths, mixed. */
+static void check_logits (train_dtype_t dtype, bool tie, bool more,
+                          double bound)
+{
+    static const int cuts[B][4] = {{0, 4, 5, T}, {0, 1, 9, T}, {0, 7, 8, T}};
+    train_decoder_t *m = make (dtype, tie, more);
+    double *all = calloc (B * T * V, sizeof (double)), most = 0, worst = 0;
+    struct kv_cache *cache;
+    int32_t tokens[B * T];
+
+    assert_non_null (all);
+    for (int i = 0; i < B * T; i++)
+        tokens[i] = i * 17 % V;
+    assert_int_equal (
+        train_decoder_forward (m, all, tokens, NULL, B, T, NULL, NULL, NULL),
+        TRAIN_OK);
+    assert_int_equal (kv_create (m, B, T, &cache, NULL), TRAIN_OK);
+    for (int part = 0; part < 3; part++) {
+        int32_t id[B * T];
+        int text[B * T], at[B * T];
+        const void *logits;
+        size_t n = 0;
+
+        for (int b = B; b-- > 0;)
+            for (int t = cuts[b][part]; t < cuts[b][part + 1]; t++, n++) {
+                id[n] = tokens[b * T + t];
+                text[n] = b;
+                at[n] = t;
+            }
+        assert_int_equal (kv_feed (cache, &logits, id, text, at, n, NULL),
+                          TRAIN_OK);
+        for (size_t i = 0; i < n; i++)
+            for (size_t v = 0; v < V; v++) {
+                size_t j = (size_t)(text[i] * T + at[i]) * V + v;
+                double want = value (all, j, dtype);
+
+                most = fmax (most, fabs (want));
+                worst = fmax (worst,
+                              fabs (value (logits, i * V + v, dtype) - want));
+            }
+    }
+    if (!(most > 0.1 && worst <= bound * most))
+        fail_msg ("off by %g of %g", worst, most);
+    kv_destroy (cache);
+    train_decoder_destroy (m);
+    free (all);
+}
+
+static void test_logits (void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        check_logits (TRAIN_F64, i & 1, i & 2, 1e-12);
+        check_logits (TRAIN_F32, i & 1, i & 2, 1e-5);
+    }
+}
+
+/* Each text alone, and all in one batch, the same tokens; a stop token ends. */
+static void test_ragged (void **state)
+{
+    static const int32_t a[] = {1}, b[] = {3, 4, 5, 6, 7}, c[] = {9, 2};
+    const int32_t *prompts[B] = {a, b, c};
+    const int n[B] = {1, 5, 2};
+    train_generate_options_t o = {
+        .size = sizeof (o), .max_new = 8, .temperature = 1, .seed = 3};
+    train_decoder_t *m = make (TRAIN_F64, true, false);
+    int32_t all[B * 8], one[8], again[B * 8], stop;
+    int got[B], k;
+
+    (void)state;
+    assert_int_equal (train_generate (all, got, m, prompts, n, B, &o, NULL),
+                      TRAIN_OK);
+    assert_int_equal (train_generate (again, got, m, prompts, n, B, &o, NULL),
+                      TRAIN_OK);
+    assert_memory_equal (all, again, sizeof (all));
+    assert_int_equal (train_generate (one, &k, m, prompts, n, 1, &o, NULL),
+                      TRAIN_OK);
+    assert_int_equal (k, 8);
+    assert_memory_equal (one, all, sizeof (one));
+    stop = all[8 + 2]; /* of text 1 */
+    o.stop = &stop;
+    o.n_stop = 1;
+    assert_int_equal (train_generate (again, got, m, prompts, n, B, &o, NULL),
+                      TRAIN_OK);
+    assert_true (got[1] <= 3);
+    assert_int_equal (again[8 + got[1] - 1], stop);
+    o.seed = 4;
+    assert_int_equal (train_generate (again, got, m, prompts, n, B, &o, NULL),
+                      TRAIN_OK);
+    assert_memory_not_equal (again, all, sizeof (all));
+    train_decoder_destroy (m);
+}
+
+struct chances {
+    double temperature, top_p;
+    int top_k;
+    double want[6];
+};
+
+/* Counts of 200,000 draws beside the probabilities that stand in the table,
+ * worked out by hand, by chi squared: above 25.7 once in ten thousand with five
+ * degrees of freedom, and the draws are always the same ones. */
+static void test_chances (void **state)
+{
+    /* exp (z / t) of the kept ones over their sum */
+    static const struct chances cases[] = {
+        {1, 0, 0, {.1, .3, .05, .25, .2, .1}},
+        {1, 0, 2, {0, .3 / .55, 0, .25 / .55, 0, 0}},
+        {1, 0.6, 0, {0, .4, 0, 1 / 3., .2 / .75, 0}},
+        {1, 0.55, 0, {0, .3 / .55, 0, .25 / .55, 0, 0}},
+        {0.5,
+         0,
+         0,
+         {.01 / .215, .09 / .215, .0025 / .215, .0625 / .215, .04 / .215,
+          .01 / .215}},
+        {1, 0.5, 3, {0, .3 / .55, 0, .25 / .55, 0, 0}},
+        {1, 0.8, 4, {0, .4, 0, 1 / 3., .2 / .75, 0}},
+    };
+    const double z[6] = {log (.1),  log (.3), log (.05),
+                         log (.25), log (.2), log (.1)};
+    enum { N = 200000 };
+
+    (void)state;
+    for (size_t c = 0; c < sizeof (cases) / sizeof (*cases); c++) {
+        train_generate_options_t o = {.temperature = cases[c].temperature,
+                                      .top_p = cases[c].top_p,
+                                      .top_k = cases[c].top_k};
+        double p[6], chi = 0;
+        int count[6] = {0};
+        int32_t order[6];
+
+        /* a sum of .55 must reach .55 in spite of rounding */
+        o.top_p -= o.top_p == 0.55 ? 1e-9 : 0;
+        for (uint32_t i = 0; i < N; i++) {
+            uint32_t ctr[4] = {i, (uint32_t)c, 0, 0}, key[2] = {1, 2}, out[4];
+
+            philox4x32 (ctr, key, out);
+            count[generate_draw (z, p, order, 6, &o,
+                                 philox_uniform (out[0], out[1]))]++;
+        }
+        for (int v = 0; v < 6; v++) {
+            double want = cases[c].want[v] * N;
+
+            if (want == 0)
+                assert_int_equal (count[v], 0);
+            else
+                chi += (count[v] - want) * (count[v] - want) / want;
+        }
+        if (!(chi < 25.7))
+            fail_msg ("case %zu: chi squared %g", c, chi);
+    }
+}
+
+static void test_refused (void **state)
+{
+    static const int32_t good[] = {1}, bad[] = {V};
+    const int32_t *prompts[1] = {good};
+    const int n[1] = {1}, none[1] = {0};
+    train_generate_options_t o = {.size = sizeof (o), .max_new = 1};
+    train_decoder_t *m = make (TRAIN_F64, true, false);
+    int32_t id;
+    int got;
+
+    (void)state;
+    assert_int_equal (train_generate (&id, &got, m, prompts, none, 1, &o, NULL),
+                      TRAIN_EINVAL);
+    prompts[0] = bad;
+    assert_int_equal (train_generate (&id, &got, m, prompts, n, 1, &o, NULL),
+                      TRAIN_EINVAL);
+    prompts[0] = good;
+    o.top_p = 1.5;
+    assert_int_equal (train_generate (&id, &got, m, prompts, n, 1, &o, NULL),
+                      TRAIN_EINVAL);
+    o.top_p = 0;
+    ((double *)train_decoder_weights (m)->data)[0] = NAN;
+    assert_int_equal (train_generate (&id, &got, m, prompts, n, 1, &o, NULL),
+                      TRAIN_ENONFINITE);
+    train_decoder_destroy (m);
+    m = make (TRAIN_BF16, true, false);
+    assert_int_equal (train_generate (&id, &got, m, prompts, n, 1, &o, NULL),
+                      TRAIN_ENOTSUP);
+    train_decoder_destroy (m);
+}
+
+int main (void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test (test_logits),
+        cmocka_unit_test (test_ragged),
+        cmocka_unit_test (test_chances),
+        cmocka_unit_test (test_refused),
+    };
+
+    return cmocka_run_group_tests (tests, NULL, NULL);
+}
