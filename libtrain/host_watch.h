@@ -20,6 +20,16 @@ bool watch_is_sound (struct host *host, enum watch_phase phase);
  * has not said so for long has stopped. */
 void watch_beat (struct host *host, int64_t now_ms);
 
+/* watch_name - "all_reduce (sum of 8 F32), call 3 of group 'world'".
+ * watch_any - does [ranks], as comm_ranks wrote it, name one? */
+void watch_name (const struct host *host, const struct comm_call *call,
+                 char *text, size_t size);
+bool watch_any (const char *ranks);
+
+/* watch_say_here - to other leaders, once a call: this one runs, and waits in
+ * call [seq] too. No progress of anybody. */
+void watch_say_here (struct host *host, uint64_t seq);
+
 /* watch_mismatch - record that the calls differ; returns the failure.
  *   calls   (size) all with this call's number */
 train_status_t watch_mismatch (struct host *host, const struct seg_call *calls,
