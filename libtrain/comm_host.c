@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "err.h"
+#include "host_idle.h"
 #include "host_watch.h"
 #include "sock.h"
 
@@ -175,9 +176,8 @@ static bool root_chunk (struct host *host)
     return true;
 }
 
-/* Leader: calls of this node's ranks that other leaders have not seen. One
- * that will not follow a learnt step may be ahead of us. */
-static bool pass_calls (struct host *host)
+/* One that will not follow a learnt step may be ahead of us. */
+bool host_pass_calls (struct host *host)
 {
     struct host_run *run = &host->run;
     struct seg_call *calls = host_calls (host);
@@ -252,7 +252,7 @@ static bool note_sent (struct host *host)
 
 static bool lead (struct host *host)
 {
-    bool moved = pass_calls (host);
+    bool moved = host_pass_calls (host);
 
     for (int h = 0; plan_reduces (&host->run) && h < host->hops; h++)
         moved |= pass_sum (host, h);
@@ -418,10 +418,9 @@ static train_status_t finish (struct host *host, train_status_t status)
     return status;
 }
 
-train_status_t host_run_call (void *state, const struct comm_call *call,
-                              const void *from, void *to, train_error_t *err)
+static train_status_t run_call (struct host *host, const struct comm_call *call,
+                                const void *from, void *to, train_error_t *err)
 {
-    struct host *host = state;
     train_status_t status;
 
     begin (host, call, from, to);
@@ -435,10 +434,11 @@ train_status_t host_run_call (void *state, const struct comm_call *call,
     return finish (host, status);
 }
 
-train_status_t host_follow (void *state, const struct comm_call *call,
-                            const void *from, void *to, train_error_t *err)
+static train_status_t follow_call (struct host *host,
+                                   const struct comm_call *call,
+                                   const void *from, void *to,
+                                   train_error_t *err)
 {
-    struct host *host = state;
     train_status_t status;
 
     begin (host, call, from, to);
@@ -450,10 +450,9 @@ train_status_t host_follow (void *state, const struct comm_call *call,
     return finish (host, status);
 }
 
-train_status_t host_agree (void *state, const struct comm_call *call,
-                           bool follow, train_error_t *err)
+static train_status_t agree (struct host *host, const struct comm_call *call,
+                             bool follow, train_error_t *err)
 {
-    struct host *host = state;
     train_status_t status;
 
     begin (host, call, NULL, NULL);
@@ -472,5 +471,41 @@ train_status_t host_agree (void *state, const struct comm_call *call,
         status = compare (host, err);
     if (status != TRAIN_OK && host->peers)
         net_tell_failure (host);
+    return status;
+}
+
+train_status_t host_run_call (void *state, const struct comm_call *call,
+                              const void *from, void *to, train_error_t *err)
+{
+    struct host *host = state;
+    train_status_t status;
+
+    idle_enter (host);
+    status = run_call (host, call, from, to, err);
+    idle_leave (host);
+    return status;
+}
+
+train_status_t host_follow (void *state, const struct comm_call *call,
+                            const void *from, void *to, train_error_t *err)
+{
+    struct host *host = state;
+    train_status_t status;
+
+    idle_enter (host);
+    status = follow_call (host, call, from, to, err);
+    idle_leave (host);
+    return status;
+}
+
+train_status_t host_agree (void *state, const struct comm_call *call,
+                           bool follow, train_error_t *err)
+{
+    struct host *host = state;
+    train_status_t status;
+
+    idle_enter (host);
+    status = agree (host, call, follow, err);
+    idle_leave (host);
     return status;
 }

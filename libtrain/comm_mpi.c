@@ -295,7 +295,7 @@ static train_status_t op_init (struct join *join, const char *name,
 
         host->progress = mpi_progress;
         host->progress_arg = mpi;
-        host->hint = "MPI's own messages may say more";
+        host_hint (host, "MPI's own messages may say more");
     }
     *ret_state = mpi;
     return TRAIN_OK;

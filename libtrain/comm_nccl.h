@@ -75,7 +75,6 @@ struct nccl_graph {
     size_t n;
     void **memory; /* (n_memory) of the GPU, for its calls */
     size_t n_memory;
-    char hint[300];
 };
 
 struct nccl {

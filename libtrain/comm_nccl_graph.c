@@ -173,7 +173,7 @@ void nccl_graph_ready (struct nccl *nccl, struct nccl_graph *graph)
     if (!nccl->host)
         return;
     host_mark (nccl->host, 0);
-    ((struct host *)nccl->host)->hint = NULL;
+    host_hint (nccl->host, "");
 }
 
 /* "before all_reduce (sum of 8 F32), the 2nd of 3 calls recorded" */
@@ -196,18 +196,17 @@ void nccl_graph_tell (struct nccl *nccl)
 {
     struct nccl_graph *graph = nccl->running;
     uint32_t mark = graph ? *graph->mark : 0;
-    char where[160];
-    int rank;
+    char where[160], hint[256];
+    int rank = nccl->rank;
 
     if (!graph || !nccl->host)
         return;
     host_mark (nccl->host, mark);
-    mark = host_least_mark (nccl->host, &rank);
+    mark = host_least_mark (nccl->host, nccl->now.seq, &rank);
     name_mark (graph, mark, where, sizeof (where));
-    snprintf (graph->hint, sizeof (graph->hint), "the GPU of rank %d is %s%s",
-              rank, where,
+    snprintf (hint, sizeof (hint), "the GPU of rank %d is %s%s", rank, where,
               mark & 1 ? "" : ": what the program has recorded there");
-    ((struct host *)nccl->host)->hint = graph->hint;
+    host_hint (nccl->host, hint);
 }
 
 void nccl_graph_where (const struct nccl *nccl, char *text, size_t size)

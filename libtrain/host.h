@@ -53,6 +53,9 @@ struct seg_rank {
     _Atomic uint64_t in_done;  /* chunks given */
     _Atomic uint64_t out_done; /* chunks taken */
     _Atomic uint32_t mark; /* how far a graph has come (comm_nccl_graph.c) */
+    /* of a call whose data moves elsewhere: the last it waited in, since when */
+    _Atomic uint64_t look_seq;
+    _Atomic int64_t since_ms;
 };
 
 /* The call of one rank; valid for the call whose seq it shows. */
@@ -150,14 +153,15 @@ enum frame_type {
     FRAME_RES = 3,   /* a = chunk; result */
     FRAME_FAIL = 4,  /* a = call, hop = code; text */
     FRAME_LEAVE = 5, /* a = last call ended; nothing */
-    FRAME_HERE = 6,  /* a = call that is past its deadline; nothing */
+    FRAME_HERE = 6,  /* a = call that is past its deadline; hop = least mark of
+                        the sender's node, and whose; nothing */
 };
 
 struct frame {
     uint32_t type;
     uint32_t len; /* bytes that follow */
     uint32_t hop;
-    uint32_t zero;
+    uint32_t rank; /* of a FRAME_HERE; else 0 */
     uint64_t a;
 };
 
@@ -180,6 +184,8 @@ struct peer {
     char text[512];  /* place for short data */
     bool told;       /* a failure has been sent */
     uint64_t here;   /* call in which it said that it waits too */
+    uint32_t mark;   /* the least of its node then, of rank mark_rank; */
+    int mark_rank;   /* UINT32_MAX: all have ended that call */
     int64_t gone_ms; /* when that was seen; while data moves elsewhere */
 };
 
@@ -241,8 +247,9 @@ struct host {
     void (*progress) (void *arg); /* of who moves data elsewhere: called while
                                      this rank waits; NULL: nobody */
     void *progress_arg;
-    const char *hint;      /* where its messages are; NULL: NCCL's */
-    train_error_t telling; /* the failure that leaders are told */
+    char hint[256];         /* where its messages are; "": NCCL's */
+    struct host_idle *idle; /* of a leader of several nodes, else NULL */
+    train_error_t telling;  /* the failure that leaders are told */
     struct host_run run;
 };
 
@@ -319,6 +326,10 @@ bool host_res_is_free (const struct host *host, uint64_t k);
 void host_say (struct host *host, struct seg_call *c,
                const struct comm_call *call);
 
+/* host_pass_calls - leader: calls of this node's ranks that other leaders have
+ * not seen, into their queues. Returns whether there was one. */
+bool host_pass_calls (struct host *host);
+
 /* host_arrived - the data of that frame is complete. False: it is wrong. */
 bool host_arrived (struct host *host, int node, const struct frame *frame,
                    const char *data);
@@ -354,6 +365,18 @@ void step_watch (struct host *host);
 bool step_may_send (struct host *host, int rank);
 void step_agreed (struct host *host);
 
+/* host_is_silent - the leader of another node that has given no sign of life of
+ * call [seq]: it has neither said that it waits too, nor left after it. */
+static inline bool host_is_silent (const struct host *host, int rank,
+                                   uint64_t seq)
+{
+    int node = host->node_of[rank];
+    const struct peer *peer = host->peers ? &host->peers[node] : NULL;
+
+    return peer && node != host->node && rank == host->leader_of[node]
+           && peer->here < seq && !(peer->left && peer->left_seq >= seq);
+}
+
 /* host_calls - what the ranks said of the agreement under way, or next. One
  * table an agreement: while ranks follow a learnt step one may be in its next
  * agreement before another has left the last. */
@@ -375,10 +398,14 @@ train_status_t host_agree (void *state, const struct comm_call *call,
 train_status_t host_look (void *state, const struct comm_call *call,
                           int64_t since_ms, train_error_t *err);
 void host_end (void *state, const struct comm_call *call);
-/* host_mark - this rank's data has come so far. host_least_mark - the least of
- * the ranks of this node, and whose. */
+/* host_mark - this rank's data has come so far in the call that it is in.
+ * host_least_mark - the least of all ranks that have not ended call [seq], as
+ * far as this one knows, and whose; of other nodes when their leaders have said
+ * at the deadline where they are. UINT32_MAX: it knows of none.
+ * host_hint - where more about the data is said, for messages; "": by NCCL. */
 void host_mark (void *state, uint32_t mark);
-uint32_t host_least_mark (void *state, int *ret_rank);
+uint32_t host_least_mark (void *state, uint64_t seq, int *ret_rank);
+void host_hint (void *state, const char *hint);
 /* host_fail - the data's own failure, to all ranks. Another's may be first:
  * returns the one that stands. */
 train_status_t host_fail (void *state, const struct comm_call *call,

@@ -159,10 +159,8 @@ bool blame_needed (const void *arg, int rank)
 bool blame_silent (const void *arg, int rank)
 {
     const struct host *host = arg;
-    int node = host->node_of[rank];
 
-    return host->peers && node != host->node && rank == host->leader_of[node]
-           && host->peers[node].here < host->run.call.seq;
+    return host_is_silent (host, rank, host->run.call.seq);
 }
 
 bool blame_needed_silent (const void *arg, int rank)

@@ -15,6 +15,7 @@
 #include <sys/random.h>
 
 #include "err.h"
+#include "host_idle.h"
 #include "join.h"
 #include "sock.h"
 
@@ -165,7 +166,8 @@ static train_status_t use_cards (struct host *host, int listener,
         return TRAIN_OK;
     /* leave time to tell each other that it failed */
     deadline_ms -= (deadline_ms - clock_ms ()) / 4;
-    return net_init (host, listener, cards, cards[0].nonce, deadline_ms, err);
+    TRY (net_init (host, listener, cards, cards[0].nonce, deadline_ms, err));
+    return idle_start (host, err);
 }
 
 static void op_fini (void *state)
@@ -175,6 +177,7 @@ static void op_fini (void *state)
     const struct seg_rank *me =
         host->seg.head ? &host->seg.ranks[host->local_rank] : NULL;
 
+    idle_stop (host);
     net_fini (host, me ? atomic_load (&me->done_seq) : 0);
     seg_close (&host->seg);
     free (host->node_of);

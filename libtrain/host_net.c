@@ -136,7 +136,9 @@ static bool arrived (struct host *host, int node, struct peer *peer)
         return true;
     case FRAME_HERE:
         peer->here = peer->in.a;
-        return true;
+        peer->mark = peer->in.hop;
+        peer->mark_rank = (int)peer->in.rank;
+        return peer->in.rank < (uint32_t)host->size;
     default:
         return host_arrived (host, node, &peer->in, peer->to);
     }

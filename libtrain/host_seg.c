@@ -290,11 +290,12 @@ bool seg_is_gone (const struct seg *seg, int local_rank, uint64_t seq)
 {
     const struct seg_rank *rank = &seg->ranks[local_rank];
 
-    if (local_rank == seg->local_rank)
+    if (local_rank == seg->local_rank || atomic_load (&rank->done_seq) >= seq)
         return false;
     if (atomic_load (&rank->state) == HOST_JOINED
         && is_locked (seg->fd, local_rank))
         return false;
+    /* it may have ended the call since, and then itself */
     return atomic_load (&rank->done_seq) < seq;
 }
 

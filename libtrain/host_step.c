@@ -15,15 +15,18 @@
 #include <string.h>
 
 #include "err.h"
+#include "host_idle.h"
 
 void host_step (void *state, const struct comm_call *learnt, size_t n,
                 uint64_t seq)
 {
     struct host *host = state;
 
+    idle_enter (host);
     host->step.learnt = learnt;
     host->step.n = n;
     host->step.seq = seq;
+    idle_leave (host);
 }
 
 void step_agreed (struct host *host)

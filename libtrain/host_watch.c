@@ -152,17 +152,36 @@ static bool say_missing (struct host *host, int64_t over_ms, const char *call)
     return true;
 }
 
-/* To other leaders: this one runs, and waits too. No progress of anybody. */
+/* No progress of anybody. */
 void watch_say_here (struct host *host, uint64_t seq)
 {
     struct frame f = {.type = FRAME_HERE, .a = seq};
+    int rank = host->rank;
 
     if (!host->peers || host->here >= seq)
         return;
     host->here = seq;
-    for (int n = 0; n < host->nodes; n++)
-        net_put (&host->peers[n], host, f, NULL);
+    f.hop = elsewhere_least_mark (host, seq, &rank);
+    f.rank = (uint32_t)rank;
+    for (int n = 0; n < host->nodes; n++) {
+        struct peer *peer = &host->peers[n];
+
+        /* one that takes nothing keeps room for failure and goodbye */
+        if (peer->tail - peer->head + 2 < host->queue_max)
+            net_put (peer, host, f, NULL);
+    }
     net_move (host);
+}
+
+void watch_answer (struct host *host, uint64_t seq)
+{
+    uint64_t asked = host->here;
+
+    for (int n = 0; host->peers && n < host->nodes; n++) {
+        if (host->peers[n].here > asked && host->peers[n].here <= seq)
+            asked = host->peers[n].here;
+    }
+    watch_say_here (host, asked);
 }
 
 bool watch_is_sound (struct host *host, enum watch_phase phase)
@@ -178,6 +197,7 @@ bool watch_is_sound (struct host *host, enum watch_phase phase)
         return true;
     host->watched_ms = now;
     watch_beat (host, now);
+    watch_answer (host, host->run.call.seq);
     if (!local_is_sound (host))
         return false;
     over_ms = now - host->run.moved_ms - host->timeout_ms;

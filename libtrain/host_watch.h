@@ -27,8 +27,18 @@ void watch_name (const struct host *host, const struct comm_call *call,
 bool watch_any (const char *ranks);
 
 /* watch_say_here - to other leaders, once a call: this one runs, and waits in
- * call [seq] too. No progress of anybody. */
+ * call [seq] too, or has ended it.
+ * watch_answer - the same for leaders that have said so, of call [seq] or one
+ * before it. */
 void watch_say_here (struct host *host, uint64_t seq);
+void watch_answer (struct host *host, uint64_t seq);
+
+/* elsewhere_least_mark - host_least_mark of the ranks of this node.
+ * elsewhere_idle - a leader that is in no call: look for those of its node that
+ * wait in its last one, or on behalf of leaders that do. */
+uint32_t elsewhere_least_mark (const struct host *host, uint64_t seq,
+                               int *ret_rank);
+void elsewhere_idle (struct host *host);
 
 /* watch_mismatch - record that the calls differ; returns the failure.
  *   calls   (size) all with this call's number */

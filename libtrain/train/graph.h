@@ -14,8 +14,8 @@
  * learnt step like any other. The GPU counts in it where a recorded call begins
  * and ends. What ends a launch says how far this rank's GPU had come; and if a
  * graph does not end though every rank has launched it, the error names the
- * recorded call, and the rank of this node that is furthest back: either in the
- * call, or before it, in the program's own work. */
+ * recorded call, and the rank that is furthest back: either in the call, or
+ * before it, in the program's own work. */
 #ifndef TRAIN_GRAPH_H
 #define TRAIN_GRAPH_H
 

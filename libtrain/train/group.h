@@ -310,11 +310,9 @@ train_status_t train_divide_factors (int size, float *ret_before,
  * compared like a new one, and the step that its end agrees on is learnt in
  * place of the old. If one does not, because its call is the learnt one or it
  * is past it, TRAIN_EMISMATCH on every rank names ranks and both calls: within
- * 1 s on those that wait in a call (on another node: once the first rank of
- * the node of the one that departed is in a call too), at once in the next
- * call of others. What the calls of this step wrote is undefined then, and the
- * group is broken. A rank that makes no further call at all is named at the
- * deadline, as ever.
+ * 1 s on those that wait in a call, at once in the next call of others. What
+ * the calls of this step wrote is undefined then, and the group is broken. A
+ * rank that makes no further call at all is named at the deadline, as ever.
  *
  * Steps do not nest; a call outside is compared. Cost: the ranks of a learnt
  * step look at one word of memory a call. There is no way to switch it off.

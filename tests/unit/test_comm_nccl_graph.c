@@ -214,8 +214,8 @@ static void body_differ (struct job *job, int rank, train_group_t *group)
         train_graph_destroy (other);
 }
 
-/* Rank 1's own work, recorded after two calls, never ends (0), or rank 1 is
- * killed (1) or stopped (2) while it launches. */
+/* Rank 1's own work, recorded after two calls, never ends (0), or after all (3),
+ * or rank 1 is killed (1) or stopped (2) while it launches. */
 static void body_stuck (struct job *job, int rank, train_group_t *group)
 {
     struct seen *s = &job->shared->seen[rank];
@@ -227,14 +227,16 @@ static void body_stuck (struct job *job, int rank, train_group_t *group)
     fresh (&p);
     try_ok (&p.d, "graph_begin", train_graph_begin (p.d.group, &p.d.err));
     for (int i = 0; i < 3; i++) {
-        if (i == 2 && rank == 1)
+        if (i == 2 && rank == 1 && job->arg < 3)
             fake_lock (p.stream);
         try_ok (&p.d, "all_reduce",
                 train_all_reduce (p.d.group, &p.t.t, (train_op_t)(2 + i),
                                   &p.d.err));
     }
+    if (rank == 1 && job->arg == 3)
+        fake_lock (p.stream);
     try_ok (&p.d, "graph_end", train_graph_end (p.d.group, &p.graph, &p.d.err));
-    if (rank == 1 && job->arg > 0) {
+    if (rank == 1 && (job->arg == 1 || job->arg == 2)) {
         poll (NULL, 0, 200);
         kill (getpid (), job->arg == 1 ? SIGKILL : SIGSTOP);
     }
@@ -306,24 +308,54 @@ static void test_differ (void **state)
     }
 }
 
-/* Rank 1 sticks before the third call, the others in it: all name rank 1. */
+/* Rank 1 sticks before the third call, the others in it: all name rank 1, on
+ * whatever nodes they are. */
 static void test_stuck (void **state)
 {
-    struct job job = {.layout = "aaa", .body = body_stuck, .backend = "nccl"};
+    static const char *const layouts[] = {"aaa", "aab"};
 
     (void)state;
-    fake_open (&desk_no_orders);
-    run_job (&job);
-    want (&job, "", TRAIN_ETIMEDOUT,
-          "the GPU of rank 1 is before call 3 of the 3 recorded, all_reduce "
-          "(product of 100 F32): what the program has recorded there");
-    want (&job, "0,2", TRAIN_ETIMEDOUT, "the GPU of rank 1 was before call 3");
-    want (&job, "1,2", TRAIN_ETIMEDOUT, "the GPU of rank 0 was in call 3");
-    for (int r = 0; r < 3; r++)
-        assert_int_equal (fake_seen_of (r)->aborts, 1);
-    want_no_graphs ();
-    free_job (&job);
-    fake_close ();
+    for (int i = 0; i < 2; i++) {
+        struct job job = {
+            .layout = layouts[i], .body = body_stuck, .backend = "nccl"};
+
+        fake_open (&desk_no_orders);
+        run_job (&job);
+        want (
+            &job, "", TRAIN_ETIMEDOUT,
+            "the GPU of rank 1 is before call 3 of the 3 recorded, all_reduce "
+            "(product of 100 F32): what the program has recorded there");
+        want (&job, "0,2", TRAIN_ETIMEDOUT,
+              "the GPU of rank 1 was before call 3");
+        want (&job, "1,2", TRAIN_ETIMEDOUT, "the GPU of rank 0 was in call 3");
+        for (int r = 0; r < 3; r++)
+            assert_int_equal (fake_seen_of (r)->aborts, 1);
+        want_no_graphs ();
+        free_job (&job);
+        fake_close ();
+    }
+}
+
+/* Those who have ended the launch are not furthest back, nor to blame. */
+static void test_last (void **state)
+{
+    static const char *const layouts[] = {"aaa", "abb"};
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct job job = {.layout = layouts[i],
+                          .body = body_stuck,
+                          .backend = "nccl",
+                          .arg = 3};
+
+        fake_open (&desk_no_orders);
+        run_job (&job);
+        want (&job, "1", TRAIN_OK, "");
+        want (&job, "0,2", TRAIN_ETIMEDOUT,
+              "the GPU of rank 1 is past all 3 recorded calls");
+        free_job (&job);
+        fake_close ();
+    }
 }
 
 static void test_struck (void **state)
@@ -360,7 +392,7 @@ int main (void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test (test_replay), cmocka_unit_test (test_refused),
         cmocka_unit_test (test_differ), cmocka_unit_test (test_stuck),
-        cmocka_unit_test (test_struck),
+        cmocka_unit_test (test_last),   cmocka_unit_test (test_struck),
     };
 
     return cmocka_run_group_tests_name ("comm_nccl_graph", tests, NULL, NULL);

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_group_idle.c - a leader that is in no call: its node hears of others,
+ * others of its node, and nobody blames it */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "group_impl.h"
+#include "group_ranks.h"
+#include "host.h"
+
+#define TIME_MS 1000
+#define LATE_MS 8000 /* of an answer within 1 s, on a loaded machine */
+
+/* The leader of the second node, who computes. */
+#define IDLE 2
+
+/* Until the others have said what they saw, or for long. */
+static void compute (struct job *job)
+{
+    int64_t until_ms = now_ms () + LATE_MS + 4000;
+
+    while (atomic_load (&job->shared->flag) < job->size - 1
+           && now_ms () < until_ms)
+        poll (NULL, 0, 5);
+}
+
+static train_status_t sum (train_group_t *group, size_t n, train_error_t *err)
+{
+    float x[8] = {0};
+    train_tensor_t t;
+
+    view_of (&t, x, TRAIN_F32, n);
+    return train_all_reduce (group, &t.t, TRAIN_SUM, err);
+}
+
+/* In the sixth of the learnt steps, of a broadcast from rank IDLE and a sum,
+ * that rank computes in between, and rank arg makes another sum. */
+static void body_depart (struct job *job, int rank, train_group_t *group)
+{
+    struct seen *s = &job->shared->seen[rank];
+    int64_t begin_ms = 0;
+    char bytes[4] = {0};
+    train_tensor_t t;
+
+    view_of (&t, bytes, TRAIN_U8, 4);
+    for (int i = 0; i < 20 && s->status == TRAIN_OK; i++) {
+        s->status = train_step_begin (group, &s->err);
+        if (s->status == TRAIN_OK)
+            s->status = train_broadcast (group, &t.t, IDLE, &s->err);
+        if (i == 5 && rank == IDLE)
+            compute (job);
+        begin_ms = now_ms ();
+        if (s->status == TRAIN_OK)
+            s->status =
+                sum (group, i == 5 && rank == job->arg ? 7 : 8, &s->err);
+        if (s->status == TRAIN_OK)
+            s->status = train_step_end (group, &s->err);
+    }
+    if (now_ms () - begin_ms > LATE_MS)
+        note (job, rank, "heard late", (int)(now_ms () - begin_ms), 0, 0);
+    atomic_fetch_add (&job->shared->flag, 1);
+}
+
+static void test_depart (void **state)
+{
+    static const char *const layouts[] = {"aabb", "aabb", "aabb", "abcc"};
+    static const int departs[] = {0, 1, 3, 0};
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct job job = {.layout = layouts[i],
+                          .body = body_depart,
+                          .arg = departs[i],
+                          .timeout_ms = PATIENCE_MS};
+        char text[80];
+
+        run_job (&job);
+        snprintf (text, sizeof (text),
+                  "rank %d called all_reduce (sum of 7 F32); ", departs[i]);
+        want (&job, "", TRAIN_EMISMATCH, text);
+        free_job (&job);
+    }
+}
+
+/* A call whose data moves elsewhere: one rank waits for it, one is struck in it,
+ * the others, two leaders or one, have ended it and compute. */
+static const struct fault {
+    int waits, struck, sig;
+    int64_t timeout_ms;
+    train_status_t status;
+    const char *text;
+} faults[] = {
+    {3, -1, 0, TIME_MS, TRAIN_ETIMEDOUT,
+     "call 1 of group 'world' did not end within 1.0 s, though every rank"},
+    {0, 3, SIGSTOP, TIME_MS, TRAIN_ETIMEDOUT, "rank 3 did not go on with"},
+    {3, 0, SIGSTOP, TIME_MS, TRAIN_ETIMEDOUT, "rank 0 did not go on with"},
+    {3, 1, SIGKILL, PATIENCE_MS, TRAIN_EPEER, "rank 1 ended during broadcast"},
+};
+
+static void body_fault (struct job *job, int rank, train_group_t *group)
+{
+    const struct fault *f = &faults[job->arg];
+    struct comm_call call = {.seq = ++group->seq,
+                             .count = 8,
+                             .kind = COMM_BROADCAST,
+                             .dtype = TRAIN_F32,
+                             .root = IDLE};
+    struct seen *s = &job->shared->seen[rank];
+    int64_t begin_ms;
+
+    s->status = host_agree (group->state, &call, false, &s->err);
+    begin_ms = now_ms ();
+    if (rank == f->struck)
+        kill (getpid (), f->sig);
+    if (rank != f->waits) {
+        host_end (group->state, &call);
+        while (atomic_load (&job->shared->flag) == 0
+               && now_ms () < begin_ms + 20000)
+            poll (NULL, 0, 5);
+        return;
+    }
+    while (s->status == TRAIN_OK && now_ms () < begin_ms + 20000) {
+        s->status = host_look (group->state, &call, begin_ms, &s->err);
+        poll (NULL, 0, 20);
+    }
+    if (now_ms () - begin_ms > LATE_MS)
+        note (job, rank, "heard late", (int)(now_ms () - begin_ms), 0, 0);
+    atomic_store (&job->shared->flag, 1);
+}
+
+static void test_fault (void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof (faults) / sizeof (*faults); i++) {
+        const struct fault *f = &faults[i];
+        struct job job = {.layout = "aabb",
+                          .body = body_fault,
+                          .arg = (int)i,
+                          .timeout_ms = f->timeout_ms};
+        const struct seen *s;
+
+        start_job (&job);
+        for (int k = 0; k < 20000 && atomic_load (&job.shared->flag) == 0; k++)
+            poll (NULL, 0, 1);
+        if (f->sig == SIGSTOP)
+            kill (job.pids[f->struck], SIGKILL);
+        end_job (&job);
+        s = &job.shared->seen[f->waits];
+        if (s->status != f->status || !strstr (s->err.text, f->text)
+            || s->note[0])
+            fail_msg ("case %zu: %s %s; %s", i,
+                      train_status_name ((train_status_t)s->status),
+                      s->err.text, s->note);
+        free_job (&job);
+    }
+}
+
+int main (void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test (test_depart),
+        cmocka_unit_test (test_fault),
+    };
+
+    return cmocka_run_group_tests_name ("group_idle", tests, NULL, NULL);
+}
