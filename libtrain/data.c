@@ -14,9 +14,12 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include <train/tokens.h>
+
 #include "err.h"
 #include "opts.h"
 #include "permute.h"
+#include "tokens.h"
 
 struct file {
     char *name;
@@ -24,11 +27,20 @@ struct file {
     ino_t ino;
 };
 
+/* A file of tokens: where it begins in the stream. */
+struct part {
+    train_tokens_t *tokens;
+    int64_t first;
+};
+
 struct train_data {
     struct file *file; /* (n_files) */
     size_t n_files;
-    unsigned char *byte; /* (n_bytes) */
+    unsigned char *byte; /* (n_bytes) of text; of tokens it is NULL */
     size_t n_bytes, cap;
+    struct part *part; /* (n_parts) of tokens; of text NULL */
+    size_t n_parts;
+    int64_t n_tokens; /* of the stream, of either kind */
     int64_t n_samples;
     int seq;
     bool shuffle;
@@ -99,6 +111,64 @@ static train_status_t remember (train_data_t *d, const char *name,
     return TRAIN_OK;
 }
 
+/* One kind, and one vocabulary, in a stream. */
+static train_status_t check_kind (const train_data_t *d, const char *name,
+                                  bool tokens, train_error_t *err)
+{
+    if (d->n_bytes && tokens)
+        return err_set (err, TRAIN_EINVAL,
+                        "%s has tokens, and files before it text; one kind in "
+                        "a list works",
+                        name);
+    if (d->n_parts && !tokens)
+        return err_set (err, TRAIN_EINVAL,
+                        "%s has text, and files before it tokens; rv-train "
+                        "tokenize makes tokens of text",
+                        name);
+    return TRAIN_OK;
+}
+
+static train_status_t add_tokens (train_data_t *d, const char *name,
+                                  train_error_t *err)
+{
+    struct part *p = realloc (d->part, (d->n_parts + 1) * sizeof (*p));
+    train_tokens_t *t = NULL;
+
+    if (!p)
+        return err_set (err, TRAIN_ENOMEM, "no memory for a list of files");
+    d->part = p;
+    TRY (check_kind (d, name, true, err));
+    TRY (train_tokens_open (name, &t, err));
+    d->part[d->n_parts++] = (struct part){t, d->n_tokens};
+    d->n_tokens += train_tokens_count (t);
+    t = d->part[0].tokens;
+    if (train_tokens_vocab (t)
+            != train_tokens_vocab (d->part[d->n_parts - 1].tokens)
+        || train_tokens_end (t)
+               != train_tokens_end (d->part[d->n_parts - 1].tokens))
+        return err_set (err, TRAIN_EINVAL,
+                        "%s has another vocabulary, or end of documents, than "
+                        "the files before it",
+                        name);
+    return TRAIN_OK;
+}
+
+/* Does it begin as a file of tokens does? */
+static bool is_tokens (int fd)
+{
+    char magic[TOKENS_MAGIC_BYTES];
+
+    return pread (fd, magic, sizeof (magic), 0) == sizeof (magic)
+           && memcmp (magic, TOKENS_MAGIC, sizeof (magic)) == 0;
+}
+
+static train_status_t add_text (train_data_t *d, int fd, const char *name,
+                                off_t size, train_error_t *err)
+{
+    TRY (check_kind (d, name, false, err));
+    return slurp (d, fd, name, size, err);
+}
+
 /* Read [name] unless it was read before.
  *   matched   it came from a pattern: what is no file is passed over */
 static train_status_t add (train_data_t *d, const char *name, bool matched,
@@ -123,7 +193,8 @@ static train_status_t add (train_data_t *d, const char *name, bool matched,
     else if (known (d, &st))
         status = TRAIN_OK;
     else if ((status = remember (d, name, &st, err)) == TRAIN_OK)
-        status = slurp (d, fd, name, st.st_size, err);
+        status = is_tokens (fd) ? add_tokens (d, name, err)
+                                : add_text (d, fd, name, st.st_size, err);
     close (fd);
     return status;
 }
@@ -180,6 +251,24 @@ static train_status_t add_all (train_data_t *d, char *list, train_error_t *err)
     return status;
 }
 
+/* Of files of tokens, what their headers say of them: reading them all would
+ * take minutes. */
+static uint64_t hash_parts (const train_data_t *d)
+{
+    uint64_t hash = 0;
+
+    for (size_t i = 0; i < d->n_parts; i++) {
+        const train_tokens_t *t = d->part[i].tokens;
+        uint64_t v[] = {train_tokens_sum (t), (uint64_t)train_tokens_count (t),
+                        (uint64_t)train_tokens_width (t),
+                        (uint64_t)train_tokens_vocab (t),
+                        (uint64_t)train_tokens_end (t)};
+
+        hash = XXH3_64bits_withSeed (v, sizeof (v), hash);
+    }
+    return hash;
+}
+
 static train_status_t fill (train_data_t *d, const char *files,
                             train_error_t *err)
 {
@@ -194,14 +283,18 @@ static train_status_t fill (train_data_t *d, const char *files,
     if (d->n_files == 0)
         return err_set (err, TRAIN_ENOTFOUND, "nothing in '%s' is a file",
                         files);
-    if (d->n_bytes < (size_t)d->seq + 1)
+    if (!d->n_parts)
+        d->n_tokens = (int64_t)d->n_bytes;
+    if (d->n_tokens < d->seq + 1)
         return err_set (err, TRAIN_EINVAL,
-                        "%zu byte%s of text in %zu file%s; one sample of seq "
+                        "%lld %s%s%s in %zu file%s; one sample of seq "
                         "%d needs %d",
-                        d->n_bytes, d->n_bytes == 1 ? "" : "s", d->n_files,
+                        (long long)d->n_tokens, d->n_parts ? "token" : "byte",
+                        d->n_tokens == 1 ? "" : "s",
+                        d->n_parts ? "" : " of text", d->n_files,
                         d->n_files == 1 ? "" : "s", d->seq, d->seq + 1);
-    d->n_samples = (int64_t)((d->n_bytes - 1) / (size_t)d->seq);
-    d->hash = XXH3_64bits (d->byte, d->n_bytes);
+    d->n_samples = (d->n_tokens - 1) / d->seq;
+    d->hash = d->n_parts ? hash_parts (d) : XXH3_64bits (d->byte, d->n_bytes);
     return TRAIN_OK;
 }
 
@@ -240,6 +333,9 @@ void train_data_close (train_data_t *d)
         return;
     for (size_t i = 0; i < d->n_files; i++)
         free (d->file[i].name);
+    for (size_t i = 0; i < d->n_parts; i++)
+        train_tokens_close (d->part[i].tokens);
+    free (d->part);
     free (d->file);
     free (d->byte);
     free (d);
@@ -257,7 +353,17 @@ const char *train_data_file (const train_data_t *d, size_t index)
 
 int64_t train_data_bytes (const train_data_t *d)
 {
-    return (int64_t)d->n_bytes;
+    int64_t bytes = (int64_t)d->n_bytes;
+
+    for (size_t i = 0; i < d->n_parts; i++)
+        bytes += train_tokens_count (d->part[i].tokens)
+                 * train_tokens_width (d->part[i].tokens);
+    return bytes;
+}
+
+int64_t train_data_vocab (const train_data_t *d)
+{
+    return d->n_parts ? train_tokens_vocab (d->part[0].tokens) : 256;
 }
 
 int64_t train_data_n_samples (const train_data_t *d)
@@ -296,14 +402,62 @@ int64_t train_data_index (const train_data_t *d, int64_t position)
                              (uint64_t)epoch);
 }
 
+/* The part that has the token [at] of the stream: a binary search. */
+static size_t part_of (const train_data_t *d, int64_t at)
+{
+    size_t low = 0, high = d->n_parts;
+
+    while (high - low > 1) {
+        size_t mid = low + (high - low) / 2;
+
+        if (d->part[mid].first <= at)
+            low = mid;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+/* [n] tokens from [at] of the stream on, over as many files as it takes. */
+static void copy (const train_data_t *d, int64_t at, int64_t n, int32_t *out)
+{
+    if (!d->n_parts) {
+        for (int64_t i = 0; i < n; i++)
+            out[i] = d->byte[at + i];
+        return;
+    }
+    for (size_t i = part_of (d, at); n > 0 && i < d->n_parts; i++) {
+        const struct part *p = &d->part[i];
+        int64_t left = p->first + train_tokens_count (p->tokens) - at;
+        int64_t take = left < n ? left : n;
+
+        train_tokens_read (p->tokens, at - p->first, take, out);
+        out += take;
+        at += take;
+        n -= take;
+    }
+}
+
 void train_data_get (const train_data_t *d, int64_t position, int32_t *tokens,
                      int32_t *targets)
 {
-    const unsigned char *p =
-        d->byte + (size_t)train_data_index (d, position) * (size_t)d->seq;
+    int64_t at = train_data_index (d, position) * d->seq;
 
+    copy (d, at, d->seq, tokens);
+    copy (d, at + 1, d->seq, targets);
+}
+
+void train_data_documents (const train_data_t *d, int64_t position,
+                           int32_t *documents)
+{
+    int64_t end = d->n_parts ? train_tokens_end (d->part[0].tokens) : -1;
+    int32_t document = 0;
+
+    copy (d, train_data_index (d, position) * d->seq, d->seq, documents);
     for (int i = 0; i < d->seq; i++) {
-        tokens[i] = p[i];
-        targets[i] = p[i + 1];
+        bool last = end >= 0 && documents[i] == end;
+
+        documents[i] = document;
+        document += last;
     }
 }

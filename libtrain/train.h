@@ -19,6 +19,8 @@
 #include <train/scaler.h>
 #include <train/schedule.h>
 #include <train/tokenizer.h>
+#include <train/sampler.h>
+#include <train/tokens.h>
 #include <train/data.h>
 #include <train/optim.h>
 #include <train/ckpt_pieces.h>

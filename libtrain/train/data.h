@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * train/data.h - byte-level training samples from text files.
+ * train/data.h - training samples from text files, or from files of tokens.
  *
  * The files are one stream: their bytes in the order of the patterns, names
  * sorted bytewise within a pattern. Links are followed and a file that is
  * reached twice (by link, by a second pattern) is read once, under the first
- * name. A token is a byte (0..255). The stream is cut into n samples of seq
- * tokens that do not overlap, each with its successor as target:
- * n = (bytes - 1) / seq; the rest of the stream is left out.
+ * name. Of text a token is a byte (0..255). Files of tokens (train/tokens.h),
+ * told by how they begin, are mapped; a stream is of one kind and vocabulary.
+ * It is cut into n samples of seq tokens that do not overlap, each with its
+ * successor as target: n = (tokens - 1) / seq; the rest is left out.
  *
  * What stands at position p of the endless sequence of samples is a pure
  * function of (files, seq, seed, shuffle, p): epoch p / n, and within it a
@@ -41,7 +42,8 @@ typedef struct train_data_options {
     uint64_t seed;
 } train_data_options_t;
 
-/* train_data_open - read all files into memory (they may change afterwards).
+/* train_data_open - read text into memory (it may change afterwards), map files
+ * of tokens (they must not).
  * TRAIN_ENOTFOUND: a path does not exist or a pattern matches nothing;
  * TRAIN_EINVAL: an option is wrong, a path names something that is no regular
  * file (what a pattern matches beside files is passed over), or the stream is
@@ -58,7 +60,10 @@ int64_t train_data_n_samples (const train_data_t *data); /* of an epoch */
 int train_data_seq (const train_data_t *data);
 bool train_data_shuffle (const train_data_t *data);
 uint64_t train_data_seed (const train_data_t *data);
-/* XXH3 (64 bits) of the stream: the same on every rank, and when resumed. */
+/* Every token is below it: 256 of text. */
+int64_t train_data_vocab (const train_data_t *data);
+/* XXH3 (64 bits) of the stream, of files of tokens that of their headers, which
+ * have their sums: the same on every rank, and when resumed. */
 uint64_t train_data_hash (const train_data_t *data);
 
 /* train_data_index - which sample of the stream stands at [position] >= 0. */
@@ -69,6 +74,12 @@ int64_t train_data_index (const train_data_t *data, int64_t position);
  *   targets   (seq) written: the token that follows each */
 void train_data_get (const train_data_t *data, int64_t position,
                      int32_t *tokens, int32_t *targets);
+
+/* train_data_documents - which document each token of that sample is of.
+ *   documents   (seq) written: 0 for the sample's first, one more behind each
+ *               token that ends a document; of text all are 0 */
+void train_data_documents (const train_data_t *data, int64_t position,
+                           int32_t *documents);
 
 #ifdef __cplusplus
 }
