@@ -57,6 +57,27 @@ const char *train_ckpt_state (const train_ckpt_t *c, const char *key)
         json_object_get (ckpt_manifest_of (c)->state, key));
 }
 
+size_t train_ckpt_n_states (const train_ckpt_t *c)
+{
+    return json_object_size (ckpt_manifest_of (c)->state);
+}
+
+const char *train_ckpt_state_at (const train_ckpt_t *c, size_t index,
+                                 const char **ret_value)
+{
+    json_t *value;
+    const char *key;
+
+    json_object_foreach (ckpt_manifest_of (c)->state, key,
+                         value) if (index-- == 0)
+    {
+        if (ret_value)
+            *ret_value = json_string_value (value);
+        return key;
+    }
+    return NULL;
+}
+
 static int digit (char c)
 {
     return c >= '0' && c <= '9'   ? c - '0'

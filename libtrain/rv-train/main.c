@@ -9,8 +9,10 @@
 #include <unistd.h>
 
 #include "launcher/version.h"
+#include "ckpt_cmd.h"
 #include "probe_cmd.h"
 #include "run.h"
+#include "tokenize_cmd.h"
 
 enum {
     EXIT_OK = 0,
@@ -23,6 +25,8 @@ enum {
 
 static const char usage[] =
     "Usage: rv-train [--check] FILE [section.key=value...]\n"
+    "       rv-train ckpt DIR|FILE.safetensors\n"
+    "       rv-train tokenize OUT FILE...\n"
     "       rv-train probe [--json]\n"
     "       rv-train --help | --version\n"
     "Train a language model on text, as FILE says (rv-train(1)).\n"
@@ -30,6 +34,8 @@ static const char usage[] =
     "  FILE                INI file; its name has a '.' or a '/'\n"
     "  section.key=value   replaces what the file says\n"
     "  --check             read and check the settings, train nothing\n"
+    "  ckpt                list a checkpoint and verify its sums\n"
+    "  tokenize            bytes of text to a file of tokens\n"
     "  probe               try copies between each two GPUs with patterns\n"
     "  --help              this text\n"
     "  --version           version, and what it was built for\n"
@@ -149,6 +155,31 @@ static int probe (int argc, char **argv)
     return good ? EXIT_OK : EXIT_FAILED;
 }
 
+static int ckpt (int argc, char **argv)
+{
+    train_error_t err = {0};
+    struct who who = {0};
+
+    if (argc != 3)
+        return usage_error ("it takes one folder or file", "ckpt");
+    if (ckpt_cmd (argv[2], &err) != TRAIN_OK)
+        return fail (who, "read", argv[2], &err);
+    return EXIT_OK;
+}
+
+static int tokenize (int argc, char **argv)
+{
+    train_error_t err = {0};
+    struct who who = {0};
+
+    if (argc < 4)
+        return usage_error ("it takes a file to write and files to read",
+                            "tokenize");
+    if (tokenize_cmd (argv[2], argv + 3, (size_t)argc - 3, &err) != TRAIN_OK)
+        return fail (who, "tokenize into", argv[2], &err);
+    return EXIT_OK;
+}
+
 static int command (int argc, char **argv)
 {
     bool check = argc > 1 && strcmp (argv[1], "--check") == 0;
@@ -171,9 +202,13 @@ static int command (int argc, char **argv)
                             argv[at]);
     if (!check && strcmp (argv[at], "probe") == 0)
         return probe (argc, argv);
+    if (!check && strcmp (argv[at], "ckpt") == 0)
+        return ckpt (argc, argv);
+    if (!check && strcmp (argv[at], "tokenize") == 0)
+        return tokenize (argc, argv);
     if (!strpbrk (argv[at], "./"))
-        return usage_error ("a file's name has a '.' or a '/', and the only "
-                            "command is probe",
+        return usage_error ("a file's name has a '.' or a '/', and the "
+                            "commands are ckpt, tokenize, probe",
                             argv[at]);
     for (int i = at + 1; i < argc; i++)
         if (!strchr (argv[i], '='))

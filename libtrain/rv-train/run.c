@@ -89,6 +89,12 @@ static train_status_t open_data (struct run *r, train_error_t *err)
         err_prefix (
             err, status, "%s",
             settings_where (r->set, "data", "files", where, sizeof (where)));
+    else if (train_data_vocab (r->data) > r->set->vocab)
+        status = err_set (
+            err, TRAIN_EINVAL,
+            "%s: %lld is below %lld, the vocabulary of the data",
+            settings_where (r->set, "model", "vocab", where, sizeof (where)),
+            (long long)r->set->vocab, (long long)train_data_vocab (r->data));
     return status;
 }
 

@@ -134,7 +134,11 @@ const char *train_ckpt_library (const train_ckpt_t *ckpt); /* its version */
 size_t train_ckpt_n_files (const train_ckpt_t *ckpt);
 const char *train_ckpt_file (const train_ckpt_t *ckpt, size_t index,
                              int64_t *ret_bytes);
-/* NULL when there is no such key. */
+/* The caller's state: how many keys, the [index]th with its value (NULL past the
+ * end), and the value of a key (NULL when there is none). */
+size_t train_ckpt_n_states (const train_ckpt_t *ckpt);
+const char *train_ckpt_state_at (const train_ckpt_t *ckpt, size_t index,
+                                 const char **ret_value);
 const char *train_ckpt_state (const train_ckpt_t *ckpt, const char *key);
 /* The bytes under [key], malloc'ed; TRAIN_ENOTFOUND, TRAIN_ENOMEM. */
 train_status_t train_ckpt_bytes (const train_ckpt_t *ckpt, const char *key,

@@ -1,0 +1,54 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# files.sh - rv-train ckpt lists and verifies, tokenize makes what trains alike
+: "${top_srcdir:?}"
+# shellcheck source=tests/train/lib.bash
+. "$top_srcdir/tests/train/lib.bash"
+
+i=$tmp/f.ini
+small "$i"
+ok "a run with a checkpoint" run "$i" "checkpoint.dir=$tmp/ck" "log.file=$tmp/m"
+list () # list PATH - its output in $tmp/list
+{
+    "$train" ckpt "$@" >"$tmp/list" 2>&1
+}
+ok "lists the latest" list "$tmp/ck"
+ok "step, ranks, strategy" grep -Eq '/step-00000012: step 12, 1 rank, [a-z_]+, device cpu, libtrain ' "$tmp/list"
+ok "its state" grep -q '^  position = 96$' "$tmp/list"
+ok "tensors" grep -Eq '^F32 +[0-9]+ +1  \[256,16\] +model\.embed_tokens\.weight$' "$tmp/list"
+ok "and verifies" grep -q '^all sums are right$' "$tmp/list"
+ok "a file by itself" list "$tmp/ck/step-00000012/model.safetensors"
+printf '\001' | dd of="$tmp/ck/step-00000012/optim.safetensors" bs=1 seek=3000 conv=notrunc 2>/dev/null
+list "$tmp/ck"
+ok "a changed byte is 3" test $? = 3
+ok "and its file is named" grep -q "step-00000012/optim.safetensors: tensor '.*' does not match its checksum" "$tmp/list"
+list "$tmp/none"
+ok "nothing there is 3" test $? = 3
+list
+ok "without a name it is 2" test $? = 2
+
+# Tokens of one file are the file's bytes, and a token that ends it: the first
+# samples, and so the first losses, are alike.
+files=$(sed -nE 's/^files *= *//p' "$i")
+# shellcheck disable=SC2086
+first=$(ls ${files//,/ } | head -n 1)
+for n in 1 2 3 4 5; do
+    cat "$first"
+done >"$tmp/text.txt"
+"$train" tokenize "$tmp/t.bin" "$tmp/text.txt" >"$tmp/list" 2>&1
+ok "tokenize" grep -q ' tokens of 2 bytes, 1 documents, vocabulary 257$' "$tmp/list"
+ok "sizes" test "$(stat -c %s "$tmp/t.bin")" = $((64 + 2 * ($(stat -c %s "$tmp/text.txt") + 1)))
+many=(model.vocab=257 data.shuffle=off)
+ok "from text" run "$i" "data.files=$tmp/text.txt" "log.file=$tmp/a" "${many[@]}"
+ok "from tokens" run "$i" "data.files=$tmp/t.bin" "log.file=$tmp/b" "${many[@]}"
+losses "$tmp/a" >"$tmp/a.l"
+losses "$tmp/b" >"$tmp/b.l"
+run "$i" "data.files=$tmp/t.bin" model.vocab=256
+ok "a vocabulary that lacks tokens is 2" test $? = 2
+ok "and is named" grep -q "model.vocab=256.*257" "$tmp/out"
+ok "the same losses" cmp "$tmp/a.l" "$tmp/b.l"
+ok "of twelve steps" test "$(wc -l <"$tmp/a.l")" = 12
+"$train" tokenize "$tmp/u.bin" "$tmp/nowhere" >"$tmp/list" 2>&1
+ok "no such text is 3" test $? = 3
+ok "and nothing is left" test ! -e "$tmp/u.bin"
+plan
