@@ -15,27 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <train/safetensors.h>
-
-static char dir[64];
-static char path[96];
-
-static int make_dir (void **state)
-{
-    (void)state;
-    strncpy (dir, "/tmp/test_safetensors.XXXXXX", sizeof (dir) - 1);
-    if (!mkdtemp (dir))
-        return -1;
-    snprintf (path, sizeof (path), "%s/file", dir);
-    return 0;
-}
-
-static int remove_dir (void **state)
-{
-    (void)state;
-    unlink (path);
-    return rmdir (dir); /* fails if a temporary file was left */
-}
+#include "st_file.h"
+#include "st_written.h"
 
 static void put_file (const void *buf, size_t n)
 {
@@ -289,24 +270,6 @@ static void test_order_is_of_data (void **state)
     assert_null (train_safetensors_meta (file, "format"));
     train_safetensors_close (file);
 }
-
-/* NaN with a payload must come back as the same bits. */
-static const uint32_t w_bits[6] = {0x7fc12345, 0xff800000, 0,
-                                   0x80000000, 1,          0x3f800000};
-static const double d_data[1] = {3.25};
-static const uint8_t u_data[3] = {1, 2, 3};
-
-static const train_st_entry_t written[] = {
-    {.name = "u", .dtype = TRAIN_U8, .ndim = 1, .shape = {3}, .data = u_data},
-    {.name = "empty", .dtype = TRAIN_I64, .ndim = 2, .shape = {0, 7}},
-    {.name = "w\"\\\xc3\xa9",
-     .dtype = TRAIN_F32,
-     .ndim = 2,
-     .shape = {2, 3},
-     .data = w_bits},
-    {.name = "scalar", .dtype = TRAIN_F64, .ndim = 0, .data = d_data},
-};
-static const train_st_meta_t meta[] = {{"format", "pt"}, {"step", "12"}};
 
 static void test_round_trip (void **state)
 {

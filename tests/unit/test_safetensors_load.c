@@ -18,11 +18,11 @@
 
 #include "backend_fault.h"
 #include "copy_impl.h"
+#include "st_file.h"
 
 #define CHUNK ((size_t)256 << 10)
 #define MAX   64
 
-static char dir[64], path[96];
 static char line[8][512];
 static int lines;
 
@@ -32,23 +32,6 @@ static void keep (void *arg, const char *text)
     if (lines < 8)
         snprintf (line[lines], sizeof (*line), "%s", text);
     lines++;
-}
-
-static int make_dir (void **state)
-{
-    (void)state;
-    snprintf (dir, sizeof (dir), "/tmp/test_st_load.XXXXXX");
-    if (!mkdtemp (dir))
-        return -1;
-    snprintf (path, sizeof (path), "%s/file", dir);
-    return 0;
-}
-
-static int remove_dir (void **state)
-{
-    (void)state;
-    unlink (path);
-    return rmdir (dir);
 }
 
 /* All that a case needs: what the file has, and where it goes. */
