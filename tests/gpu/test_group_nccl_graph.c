@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * test_group_nccl_graph.c - CUDA graphs of a group's calls on two real GPUs, or
  * on one: replays beside plain values, a graph that sticks, and NCCL's own
- * collective in one */
+ * collective in one
+ *
+ *   test_group_nccl_graph [hosts]   as test_group_nccl has it */
 #include "config.h"
 
 #include "tap.h"
@@ -10,6 +12,7 @@
 
 #include <cuda_runtime.h>
 #include <poll.h>
+#include <string.h>
 
 #include <train/graph.h>
 
@@ -212,8 +215,9 @@ static void body_raw (struct rank *r)
     gpu->unpin (memory, 4096);
 }
 
-int main (void)
+int main (int argc, char **argv)
 {
+    as_hosts = argc > 1 && strcmp (argv[1], "hosts") == 0;
     if (!open_ranks ())
         tap_skip_all ("needs a GPU and libnccl.so.2");
     printf ("# ranks: %d\n", ranks);

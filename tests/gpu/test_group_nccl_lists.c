@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * test_group_nccl_lists.c - lists of every call and F32 that travels in 16
  * bits, with backend nccl on two real GPUs, or on one: at once, asynchronous,
- * and in learnt steps */
+ * and in learnt steps
+ *
+ *   test_group_nccl_lists [hosts]   as test_group_nccl has it */
 #include "config.h"
 
 #include "tap.h"
@@ -9,6 +11,7 @@
 #if HAVE_CUDA
 
 #include <math.h>
+#include <string.h>
 
 #include "nccl_ranks.h"
 #include "nccl_values.h"
@@ -264,8 +267,9 @@ static void body_wires (struct rank *r)
     }
 }
 
-int main (void)
+int main (int argc, char **argv)
 {
+    as_hosts = argc > 1 && strcmp (argv[1], "hosts") == 0;
     if (!open_ranks ())
         tap_skip_all ("needs a GPU and libnccl.so.2");
     printf ("# ranks: %d\n", ranks);
