@@ -29,6 +29,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "comm.h"
 #include "layout.h"
@@ -155,6 +156,7 @@ enum frame_type {
     FRAME_LEAVE = 5, /* a = last call ended; nothing */
     FRAME_HERE = 6,  /* a = call that is past its deadline; hop = least mark of
                         the sender's node, and whose; nothing */
+    FRAME_TAKEN = 7, /* was another, and has been heard; never sent */
 };
 
 struct frame {
@@ -187,6 +189,9 @@ struct peer {
     uint32_t mark;   /* the least of its node then, of rank mark_rank; */
     int mark_rank;   /* UINT32_MAX: all have ended that call */
     int64_t gone_ms; /* when that was seen; while data moves elsewhere */
+    bool stuck;      /* data had no place when it was looked ahead */
+    char *ahead;     /* what was read then; bytes [ahead_at, ahead_n) */
+    size_t ahead_at, ahead_n;
 };
 
 /* One call on its way through this process. */
@@ -305,6 +310,15 @@ void net_put (struct peer *peer, const struct host *host, struct frame head,
 /* net_move - send and receive what can be without waiting. Returns whether
  * anything moved; a broken protocol is recorded as the node's failure. */
 bool net_move (struct host *host);
+/* net_look_ahead - for a leader in no call: hear what is said behind data that
+ * has no place yet. ahead_recv - as recv, but first of what was read then.
+ * net_is_word - a frame that is no data. net_take_word - what it says; its
+ * [text] is complete. False: it is wrong. */
+void net_look_ahead (struct host *host);
+ssize_t ahead_recv (struct peer *peer, char *to, size_t n);
+bool net_is_word (uint32_t type);
+bool net_take_word (struct host *host, int node, const struct frame *f,
+                    const char *text);
 /* net_wait - sleep while the event still is [event] and nothing comes. */
 void net_wait (struct host *host, uint32_t event);
 /* net_idle - is all sent? */

@@ -83,8 +83,9 @@ static bool say_of (const struct look *look, comm_has_f has,
 }
 
 /* The time is over. Ranks of this node are known at once, a leader gets a
- * moment to say that it waits too; the others leave that to their leader. */
-static void say_stuck (const struct look *look, int64_t over_ms)
+ * moment to say that it waits too; the others leave that to their leader.
+ * Returns whether something has been said. */
+static bool say_stuck (const struct look *look, int64_t over_ms)
 {
     struct host *host = look->host;
     bool last = over_ms >= (host->peers ? HERE_MS : HERE_MS * 3 / 2);
@@ -92,11 +93,12 @@ static void say_stuck (const struct look *look, int64_t over_ms)
     train_error_t err;
 
     if (say_of (look, stands_still, TRAIN_ETIMEDOUT, "did not go on with"))
-        return;
+        return true;
     watch_say_here (host, look->call->seq);
-    if ((!last && host->nodes > 1)
-        || say_of (look, is_silent, TRAIN_ETIMEDOUT, "did not go on with"))
-        return;
+    if (!last && host->nodes > 1)
+        return false;
+    if (say_of (look, is_silent, TRAIN_ETIMEDOUT, "did not go on with"))
+        return true;
     watch_name (host, look->call, call, sizeof (call));
     err_set (&err, TRAIN_ETIMEDOUT,
              "%s did not end within %.1f s, though every rank waits for it; %s",
@@ -105,6 +107,7 @@ static void say_stuck (const struct look *look, int64_t over_ms)
                  ? host->hint
                  : "NCCL_DEBUG=INFO and the kernel's log may say more");
     seg_fail (&host->seg, look->call->seq, err.code, err.text);
+    return true;
 }
 
 /* Who has not waited since then does not. */
@@ -115,17 +118,19 @@ static int64_t old_ms (const struct host *host, int64_t now)
     return now - (half_ms > STILL_MS ? STILL_MS : half_ms);
 }
 
-static void watch_elsewhere (struct host *host, const struct comm_call *call,
-                             int64_t since_ms)
+/* False: it is over, and somebody has been named; maybe before, in a later call
+ * that others are in already. */
+static bool is_sound (struct host *host, const struct comm_call *call,
+                      int64_t since_ms)
 {
     int64_t now = clock_ms (), over_ms = now - since_ms - host->timeout_ms;
     struct look look = {.host = host, .call = call};
 
     look.old_ms = old_ms (host, now);
-    if (!say_of (&look, ended_early, TRAIN_EPEER, "ended during")
-        && !say_of (&look, leader_ended, TRAIN_EPEER, "ended during")
-        && over_ms >= 0)
-        say_stuck (&look, over_ms);
+    if (say_of (&look, ended_early, TRAIN_EPEER, "ended during")
+        || say_of (&look, leader_ended, TRAIN_EPEER, "ended during"))
+        return false;
+    return over_ms < 0 || !say_stuck (&look, over_ms);
 }
 
 /* Since when does a rank of this node wait in call [seq]? 0: none does. */
@@ -158,7 +163,7 @@ void elsewhere_idle (struct host *host)
         return; /* it is in a call, and looks itself */
     watch_answer (host, done);
     if ((since_ms = waits_since (host, call->seq, now)) > 0)
-        watch_elsewhere (host, call, since_ms);
+        (void)is_sound (host, call, since_ms);
     for (int n = 0; n < host->nodes; n++)
         asked |= host->peers[n].here == call->seq;
     look.old_ms = old_ms (host, now);
@@ -172,6 +177,7 @@ static train_status_t look_once (struct host *host,
 {
     struct seg_rank *me = &host->seg.ranks[host->local_rank];
     train_status_t status;
+    bool sound;
 
     if (atomic_load (&host->aborted))
         return err_set (err, TRAIN_EABORTED,
@@ -184,8 +190,8 @@ static train_status_t look_once (struct host *host,
         net_move (host);
     watch_answer (host, call->seq);
     step_watch (host);
-    watch_elsewhere (host, call, since_ms);
-    status = seg_failure (&host->seg, call->seq, err);
+    sound = is_sound (host, call, since_ms);
+    status = seg_failure (&host->seg, sound ? call->seq : UINT64_MAX, err);
     if (status != TRAIN_OK && host->peers)
         net_tell_failure (host);
     return status;

@@ -48,6 +48,7 @@ static bool nap (struct host_idle *idle)
 static void look (struct host *host)
 {
     net_move (host);
+    net_look_ahead (host);
     if (host_pass_calls (host))
         net_move (host);
     if (seg_failure (&host->seg, UINT64_MAX, NULL) == TRAIN_OK) {

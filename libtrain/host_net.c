@@ -11,6 +11,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
@@ -109,38 +110,37 @@ static bool send_some (const struct host *host, struct peer *peer)
 /* Failures and goodbyes are understood here, the rest by comm_host.c. */
 static bool place (struct host *host, int node, struct peer *peer)
 {
-    switch (peer->in.type) {
-    case FRAME_FAIL:
-    case FRAME_LEAVE:
-    case FRAME_HERE:
-    case FRAME_CALL:
-        peer->to = peer->text;
-        return peer->in.len < sizeof (peer->text);
-    default:
+    if (!net_is_word (peer->in.type))
         return host_place (host, node, &peer->in, &peer->to);
-    }
+    peer->to = peer->text;
+    return peer->in.len < sizeof (peer->text);
 }
 
-static bool arrived (struct host *host, int node, struct peer *peer)
+bool net_take_word (struct host *host, int node, const struct frame *f,
+                    const char *text)
 {
-    switch (peer->in.type) {
+    struct peer *peer = &host->peers[node];
+    char why[sizeof (peer->text)];
+
+    switch (f->type) {
     case FRAME_FAIL:
-        peer->text[peer->in.len] = '\0';
+        snprintf (why, sizeof (why), "%.*s", (int)f->len, text);
         peer->told = true; /* it knows */
-        seg_fail (&host->seg, peer->in.a, (train_status_t)peer->in.hop,
-                  peer->text);
+        seg_fail (&host->seg, f->a, (train_status_t)f->hop, why);
         return true;
     case FRAME_LEAVE:
         peer->left = true;
-        peer->left_seq = peer->in.a;
+        peer->left_seq = f->a;
         return true;
     case FRAME_HERE:
-        peer->here = peer->in.a;
-        peer->mark = peer->in.hop;
-        peer->mark_rank = (int)peer->in.rank;
-        return peer->in.rank < (uint32_t)host->size;
+        peer->here = f->a;
+        peer->mark = f->hop;
+        peer->mark_rank = (int)f->rank;
+        return f->rank < (uint32_t)host->size;
+    case FRAME_TAKEN:
+        return true;
     default:
-        return host_arrived (host, node, &peer->in, peer->to);
+        return host_arrived (host, node, f, text);
     }
 }
 
@@ -161,7 +161,7 @@ static int receive_once (struct host *host, int node, struct peer *peer)
         peer->got < head ? head - peer->got : head + peer->in.len - peer->got;
     at = peer->got < head ? (char *)&peer->in + peer->got
                           : peer->to + (peer->got - head);
-    n = want ? recv (peer->fd, at, want, 0) : 0;
+    n = want ? ahead_recv (peer, at, want) : 0;
     if (want && n <= 0) {
         if (n == 0 || (errno != EAGAIN && errno != EINTR))
             lose (peer);
@@ -170,7 +170,7 @@ static int receive_once (struct host *host, int node, struct peer *peer)
     peer->got += (size_t)n;
     if (peer->got < head || peer->got < head + peer->in.len || !peer->to)
         return 1;
-    if (!arrived (host, node, peer))
+    if (!net_take_word (host, node, &peer->in, peer->to))
         return -1;
     peer->got = 0;
     peer->to = NULL;
@@ -372,6 +372,7 @@ void net_fini (struct host *host, uint64_t done_seq)
     for (int n = 0; n < host->nodes; n++) {
         sock_close (&host->peers[n].fd);
         free (host->peers[n].queue);
+        free (host->peers[n].ahead);
     }
     free (host->peers);
     free (host->polls);
