@@ -54,6 +54,18 @@ struct kern_ops {
     void (*embedding_bwd) (void *dw, const void *dy, const int32_t *tokens,
                            size_t N, size_t C, size_t V, void *scratch,
                            void *stream);
+    /* decode.h */
+    void (*keep_fwd) (void *k, void *v, void *qkv, const void *cosine,
+                      const void *sine, const int32_t *slot, const int32_t *at,
+                      size_t N, size_t T, size_t H, size_t G, size_t D,
+                      void *stream);
+    void (*decode_fwd) (void *y, const void *qkv, const void *k, const void *v,
+                        const int32_t *slot, const int32_t *at, size_t N,
+                        size_t T, size_t H, size_t G, size_t D, double scale,
+                        void *scratch, void *stream);
+    void (*draw) (int32_t *ids, const void *logits, const int32_t *text,
+                  const int32_t *at, size_t N, size_t V, double heat,
+                  uint64_t seed, void *stream);
     /* loss.h; NULL in f64's */
     void (*pick) (void *logits, float *logp, const int32_t *targets,
                   const float *dlogp, size_t N, size_t V, void *stream);

@@ -2,6 +2,7 @@
  * table_cuda.c - the tables of a GPU */
 #include "table.h"
 
+#include "decode.h"
 #include "kernels.h"
 #include "loss.h"
 

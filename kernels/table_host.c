@@ -2,6 +2,7 @@
  * table_host.c - the tables of the host */
 #include "table.h"
 
+#include "decode.h"
 #include "kernels.h"
 #include "loss.h"
 

@@ -12,9 +12,8 @@
 #include "err.h"
 #include "generate_impl.h"
 #include "opts.h"
-#include "philox.h"
 
-#define STREAM 0x67656e65u /* apart from other draws of a seed */
+#include "kernels/decode.h"
 
 static int by_chance (const void *a, const void *b, void *arg)
 {
@@ -34,13 +33,16 @@ static size_t cut (const double *p, const int32_t *order, size_t V,
     double sum = 0, all = 0;
     size_t kept = 0;
 
-    if (o->top_p <= 0 || o->top_p >= 1)
-        return n;
-    for (size_t i = 0; i < n; i++)
-        all += p[order[i]];
-    while (kept < n && sum < o->top_p * all)
-        sum += p[order[kept++]];
-    return kept;
+    if (o->top_p > 0 && o->top_p < 1) {
+        for (size_t i = 0; i < n; i++)
+            all += p[order[i]];
+        while (kept < n && sum < o->top_p * all)
+            sum += p[order[kept++]];
+        n = kept;
+    }
+    while (n > 1 && p[order[n - 1]] < o->min_p * p[order[0]])
+        n--;
+    return n;
 }
 
 int32_t generate_draw (const double *logits, double *p, int32_t *order,
@@ -71,41 +73,47 @@ int32_t generate_draw (const double *logits, double *p, int32_t *order,
     return order[n - 1];
 }
 
-static double chance (uint64_t seed, uint32_t text, uint32_t at)
-{
-    uint32_t ctr[4] = {at, text, STREAM, 0}, out[4];
-    uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
-
-    philox4x32 (ctr, key, out);
-    return philox_uniform (out[0], out[1]);
-}
-
 static train_status_t check_options (const train_generate_options_t *o,
                                      train_error_t *err)
 {
-    if (o->max_new < 1)
-        return err_set (err, TRAIN_EINVAL, "generate: max_new is %d, below 1",
-                        o->max_new);
+    if (o->max_new < 1 || o->at_once < 0)
+        return err_set (err, TRAIN_EINVAL,
+                        "generate: max_new is %d and at_once %d: must be 1 and "
+                        "0 or above",
+                        o->max_new, o->at_once);
     if (!(o->temperature >= 0) || !isfinite (o->temperature))
         return err_set (err, TRAIN_EINVAL,
                         "generate: temperature is %g: must be 0 or above",
                         o->temperature);
-    if (o->top_k < 0 || !(o->top_p >= 0 && o->top_p <= 1))
+    if (o->top_k < 0 || !(o->top_p >= 0 && o->top_p <= 1)
+        || !(o->min_p >= 0 && o->min_p <= 1))
         return err_set (err, TRAIN_EINVAL,
-                        "generate: top_k is %d and top_p %g: must be 0 or "
-                        "above, and within 0 and 1",
-                        o->top_k, o->top_p);
+                        "generate: top_k is %d, top_p %g and min_p %g: must be "
+                        "0 or above, and within 0 and 1",
+                        o->top_k, o->top_p, o->min_p);
+    if (!(o->repetition >= 0) || !isfinite (o->repetition))
+        return err_set (err, TRAIN_EINVAL,
+                        "generate: repetition is %g: must be 0 or above",
+                        o->repetition);
     return TRAIN_OK;
 }
 
 /* One run over B texts. */
 struct run {
     struct kv_cache *cache;
+    train_decoder_t *m;
     const train_generate_options_t *o;
-    int32_t *tokens, *order; /* (rows), (V) */
-    int *text, *at, *length; /* (rows), (rows), (B) */
-    double *row, *p;         /* (V) */
-    size_t rows, V, E;
+    const int32_t *const *prompts;
+    const int *n;
+    int32_t *ids;    /* (B,max_new) */
+    int *added;      /* (B) */
+    int *text, *fed; /* (slots): a slot's text, or -1; tokens in the cache */
+    double *row, *p; /* (V) */
+    int32_t *order;  /* (V) */
+    bool *seen;      /* (V) */
+    size_t slots, rows, V;
+    int B, next; /* texts that have entered */
+    bool plain;  /* all tokens are drawn by their chances */
 };
 
 static bool stops (const train_generate_options_t *o, int32_t id)
@@ -116,112 +124,294 @@ static bool stops (const train_generate_options_t *o, int32_t id)
     return false;
 }
 
-/* Draw behind row [i], the last of its text. */
-static train_status_t draw (struct run *r, const void *logits, size_t i,
-                            int32_t *ret, train_error_t *err)
+/* Token [t] of text [b], of the prompt or added. */
+static int32_t token_of (const struct run *r, int b, int t)
 {
+    if (t < r->n[b])
+        return r->prompts[b][t];
+    return r->ids[(size_t)b * (size_t)r->o->max_new + (size_t)(t - r->n[b])];
+}
+
+/* A row of logits in double. */
+static void widen (const struct run *r, const void *logits, size_t i)
+{
+    size_t first = i * r->V;
+
     for (size_t v = 0; v < r->V; v++)
-        r->row[v] = r->E == sizeof (float)
-                        ? (double)((const float *)logits)[i * r->V + v]
-                        : ((const double *)logits)[i * r->V + v];
-    *ret = generate_draw (
+        switch (r->m->config.dtype) {
+        case TRAIN_F64:
+            r->row[v] = ((const double *)logits)[first + v];
+            break;
+        case TRAIN_BF16:
+            r->row[v] =
+                (double)half_from_bf16 (((const uint16_t *)logits)[first + v]);
+            break;
+        case TRAIN_F16:
+            r->row[v] =
+                (double)half_from_f16 (((const uint16_t *)logits)[first + v]);
+            break;
+        default:
+            r->row[v] = (double)((const float *)logits)[first + v];
+        }
+}
+
+/* Each token that the text has counts once. */
+static void discourage (struct run *r, int b)
+{
+    int length = r->n[b] + r->added[b];
+
+    for (int t = 0; t < length; t++)
+        r->seen[token_of (r, b, t)] = false;
+    for (int t = 0; t < length; t++) {
+        int32_t id = token_of (r, b, t);
+
+        if (!r->seen[id])
+            r->row[id] *=
+                r->row[id] < 0 ? r->o->repetition : 1 / r->o->repetition;
+        r->seen[id] = true;
+    }
+}
+
+static int32_t draw_row (struct run *r, const void *logits, size_t i, int b,
+                         int pos)
+{
+    widen (r, logits, i);
+    if (r->o->repetition > 0)
+        discourage (r, b);
+    return generate_draw (
         r->row, r->p, r->order, r->V, r->o,
-        chance (r->o->seed, (uint32_t)r->text[i], (uint32_t)r->at[i] + 1));
-    if (*ret < 0)
+        draw_chance (r->o->seed, (uint32_t)b, (uint32_t)pos + 1));
+}
+
+/* Does the text of [slot] go on with token [id] behind it? */
+static train_status_t take (struct run *r, size_t slot, int32_t id,
+                            train_error_t *err)
+{
+    int b = r->text[slot];
+    bool on;
+
+    if (id < 0)
         return err_set (err, TRAIN_ENONFINITE,
                         "generate: a logit of text %d at position %d is no "
                         "number",
-                        r->text[i], r->at[i]);
+                        b, r->fed[slot] - 1);
+    r->ids[(size_t)b * (size_t)r->o->max_new + (size_t)r->added[b]++] = id;
+    on = !r->o->on_token || r->o->on_token (r->o->arg, b, id);
+    if (!on || r->added[b] == r->o->max_new || stops (r->o, id))
+        r->text[slot] = -1;
     return TRAIN_OK;
 }
 
-/* Feed what is new, draw for each text that goes on; these are new next. */
-static train_status_t turn (struct run *r, int32_t *ids, int *n,
-                            train_error_t *err)
+/* Draw behind the M rows whose logits are wanted. */
+static train_status_t draw_all (struct run *r, size_t N, size_t M,
+                                train_error_t *err)
 {
-    const void *logits;
-    size_t kept = 0;
+    struct kv_rows rows = kv_rows (r->cache, N, M);
+    const int32_t *drawn = NULL;
+    const void *logits = NULL;
 
-    TRY (kv_feed (r->cache, &logits, r->tokens, r->text, r->at, r->rows, err));
-    for (size_t i = 0; i < r->rows; i++) {
-        int b = r->text[i];
-        int32_t id;
+    if (r->plain)
+        TRY (kv_draw (r->cache, N, M, r->o->temperature, r->o->seed, &drawn,
+                      err));
+    else
+        TRY (kv_logits (r->cache, M, &logits, err));
+    for (size_t i = 0; i < M; i++)
+        TRY (take (r, (size_t)rows.slot[rows.last[i]],
+                   drawn ? drawn[i]
+                         : draw_row (r, logits, i, rows.text[i], rows.pos[i]),
+                   err));
+    return TRAIN_OK;
+}
 
-        if (r->at[i] + 1 != r->length[b])
+/* Rows of prompts that are not in the cache, as many as there is room for.
+ *   ret_M   prompts that they end */
+static size_t count_rows (const struct run *r, size_t *ret_M)
+{
+    size_t N = 0;
+
+    *ret_M = 0;
+    for (size_t s = 0; s < r->slots && N < r->rows; s++) {
+        int b = r->text[s];
+        size_t rest = b < 0 ? 0 : (size_t)(r->n[b] - r->fed[s]);
+
+        if (b < 0 || r->fed[s] >= r->n[b])
             continue;
-        TRY (draw (r, logits, i, &id, err));
-        ids[(size_t)b * (size_t)r->o->max_new + (size_t)n[b]++] = id;
-        if (n[b] == r->o->max_new || stops (r->o, id))
-            continue;
-        r->tokens[kept] = id;
-        r->text[kept] = b;
-        r->at[kept++] = r->length[b]++;
+        *ret_M += rest <= r->rows - N;
+        N += rest <= r->rows - N ? rest : r->rows - N;
     }
-    r->rows = kept;
+    return N;
+}
+
+static train_status_t feed_prompts (struct run *r, size_t N, size_t M,
+                                    train_error_t *err)
+{
+    struct kv_rows rows = kv_rows (r->cache, N, M);
+    size_t i = 0, ends = 0;
+
+    for (size_t s = 0; s < r->slots && i < N; s++) {
+        int b = r->text[s];
+        bool new = b >= 0 && r->fed[s] < r->n[b];
+
+        for (; new &&i < N && r->fed[s] < r->n[b]; i++) {
+            rows.tokens[i] = r->prompts[b][r->fed[s]];
+            rows.slot[i] = (int32_t)s;
+            rows.at[i] = r->fed[s]++;
+        }
+        if (!new || r->fed[s] < r->n[b])
+            continue;
+        rows.last[ends] = (int32_t)i - 1;
+        rows.text[ends] = b;
+        rows.pos[ends++] = rows.at[i - 1];
+    }
+    TRY (kv_feed (r->cache, N, M, err));
+    return M > 0 ? draw_all (r, N, M, err) : TRAIN_OK;
+}
+
+/* Waiting texts enter free slots, until none waits or none is free. */
+static train_status_t enter (struct run *r, train_error_t *err)
+{
+    size_t N, M;
+
+    for (;;) {
+        for (size_t s = 0; s < r->slots && r->next < r->B; s++)
+            if (r->text[s] < 0) {
+                r->text[s] = r->next++;
+                r->fed[s] = 0;
+            }
+        if ((N = count_rows (r, &M)) == 0)
+            return TRAIN_OK;
+        TRY (feed_prompts (r, N, M, err));
+    }
+}
+
+/* Rows of a step: texts, made up to a number that stays for many steps, so that
+ * a GPU can replay it. */
+static size_t step_rows (const struct run *r, size_t alive)
+{
+    size_t N = r->slots;
+
+    while (r->m->gpu && N / 2 >= alive)
+        N /= 2;
+    return r->m->gpu ? N : alive;
+}
+
+static void fill_step (struct run *r, size_t N)
+{
+    struct kv_rows rows = kv_rows (r->cache, N, N);
+    size_t i = 0;
+
+    for (size_t s = 0; s < r->slots; s++) {
+        int b = r->text[s];
+
+        if (b < 0)
+            continue;
+        rows.tokens[i] = token_of (r, b, r->fed[s]);
+        rows.slot[i] = (int32_t)s;
+        rows.text[i] = b;
+        rows.last[i] = (int32_t)i;
+        rows.at[i] = rows.pos[i] = r->fed[s]++;
+        i++;
+    }
+    for (; i < N; i++) {
+        rows.tokens[i] = rows.slot[i] = rows.text[i] = 0;
+        rows.last[i] = (int32_t)i;
+        rows.at[i] = rows.pos[i] = -1;
+    }
+}
+
+/* One token more for every text. */
+static train_status_t turn (struct run *r, size_t alive, train_error_t *err)
+{
+    size_t N = step_rows (r, alive);
+    struct kv_rows rows = kv_rows (r->cache, N, N);
+    const int32_t *drawn = NULL;
+    const void *logits = NULL;
+
+    fill_step (r, N);
+    if (r->plain) {
+        TRY (kv_step (r->cache, N, r->o->temperature, r->o->seed, &drawn, err));
+    } else {
+        TRY (kv_feed (r->cache, N, N, err));
+        TRY (kv_logits (r->cache, N, &logits, err));
+    }
+    for (size_t i = 0; i < alive; i++)
+        TRY (take (r, (size_t)rows.slot[i],
+                   drawn ? drawn[i]
+                         : draw_row (r, logits, i, rows.text[i], rows.pos[i]),
+                   err));
     return TRAIN_OK;
 }
 
-static train_status_t take_prompts (struct run *r,
-                                    const int32_t *const *prompts, const int *n,
-                                    int B, train_error_t *err)
+static train_status_t run_all (struct run *r, train_error_t *err)
 {
-    for (int b = 0; b < B; b++)
-        for (int t = 0; t < n[b]; t++) {
-            if (prompts[b][t] < 0 || (size_t)prompts[b][t] >= r->V)
+    size_t alive;
+
+    for (;;) {
+        TRY (enter (r, err));
+        alive = 0;
+        for (size_t s = 0; s < r->slots; s++)
+            alive += r->text[s] >= 0;
+        if (alive == 0)
+            return TRAIN_OK;
+        TRY (turn (r, alive, err));
+    }
+}
+
+static train_status_t check_prompts (const struct run *r, int *ret_T,
+                                     size_t *ret_all, train_error_t *err)
+{
+    int longest = 0;
+
+    for (int b = 0; b < r->B; b++) {
+        if (r->n[b] < 1 || r->n[b] > (1 << 30) - r->o->max_new)
+            return err_set (err, TRAIN_EINVAL,
+                            "generate: the prompt of text %d has %d tokens: "
+                            "at least 1 is needed",
+                            b, r->n[b]);
+        for (int t = 0; t < r->n[b]; t++)
+            if (r->prompts[b][t] < 0 || (size_t)r->prompts[b][t] >= r->V)
                 return err_set (err, TRAIN_EINVAL,
                                 "generate: id %d of text %d at place %d is not "
                                 "within 0 and %zu",
-                                (int)prompts[b][t], b, t, r->V - 1);
-            r->tokens[r->rows] = prompts[b][t];
-            r->text[r->rows] = b;
-            r->at[r->rows++] = t;
-        }
+                                (int)r->prompts[b][t], b, t, r->V - 1);
+        longest = r->n[b] > longest ? r->n[b] : longest;
+        *ret_all += (size_t)r->n[b];
+    }
+    *ret_T = longest + r->o->max_new;
     return TRAIN_OK;
 }
 
-static bool allot (struct run *r, const int *n, int B, size_t rows)
+static train_status_t allot (struct run *r, size_t T, size_t all,
+                             train_error_t *err)
 {
-    r->tokens = calloc (rows, sizeof (*r->tokens));
-    r->text = calloc (rows, sizeof (*r->text));
-    r->at = calloc (rows, sizeof (*r->at));
-    r->length = calloc ((size_t)B, sizeof (*r->length));
+    size_t most = r->m->gpu ? 8192 : 512; /* rows of a feed: memory */
+
+    r->slots = r->o->at_once > 0 && r->o->at_once < r->B ? (size_t)r->o->at_once
+                                                         : (size_t)r->B;
+    r->rows = all < most ? all : most;
+    r->rows = r->rows < r->slots ? r->slots : r->rows;
+    r->text = calloc (r->slots, sizeof (*r->text));
+    r->fed = calloc (r->slots, sizeof (*r->fed));
     r->order = calloc (r->V, sizeof (*r->order));
+    r->seen = calloc (r->V, sizeof (*r->seen));
     r->row = calloc (r->V, sizeof (*r->row));
     r->p = calloc (r->V, sizeof (*r->p));
-    for (int b = 0; r->length && b < B; b++)
-        r->length[b] = n[b];
-    return r->tokens && r->text && r->at && r->length && r->order && r->row
-           && r->p;
+    if (!r->text || !r->fed || !r->order || !r->seen || !r->row || !r->p)
+        return err_set (err, TRAIN_ENOMEM, "no memory to generate");
+    for (size_t s = 0; s < r->slots; s++)
+        r->text[s] = -1;
+    return kv_create (r->m, r->slots, T, r->rows, r->slots, &r->cache, err);
 }
 
 static void drop (struct run *r)
 {
     kv_destroy (r->cache);
-    free (r->tokens);
     free (r->text);
-    free (r->at);
-    free (r->length);
+    free (r->fed);
     free (r->order);
+    free (r->seen);
     free (r->row);
     free (r->p);
-}
-
-static train_status_t sizes (const int *n, int B, int max_new, int *ret_T,
-                             size_t *ret_rows, train_error_t *err)
-{
-    int longest = 0;
-
-    for (int b = 0; b < B; b++) {
-        if (n[b] < 1 || n[b] > (1 << 30) - max_new)
-            return err_set (err, TRAIN_EINVAL,
-                            "generate: the prompt of text %d has %d tokens: "
-                            "at least 1 is needed",
-                            b, n[b]);
-        longest = n[b] > longest ? n[b] : longest;
-        *ret_rows += (size_t)n[b];
-    }
-    *ret_T = longest + max_new;
-    return TRAIN_OK;
 }
 
 train_status_t train_generate (int32_t *ids, int *ret_n, train_decoder_t *m,
@@ -230,9 +420,15 @@ train_status_t train_generate (int32_t *ids, int *ret_n, train_decoder_t *m,
                                train_error_t *err)
 {
     train_generate_options_t o;
-    struct run r = {.o = &o};
+    struct run r = {.o = &o,
+                    .m = m,
+                    .prompts = prompts,
+                    .n = n,
+                    .ids = ids,
+                    .added = ret_n,
+                    .B = B};
     train_status_t status;
-    size_t rows = 0;
+    size_t all = 0;
     int T = 0;
 
     if (!ids || !ret_n || !m || !prompts || !n || B < 1)
@@ -240,16 +436,16 @@ train_status_t train_generate (int32_t *ids, int *ret_n, train_decoder_t *m,
                         "generate: an argument is missing, or B is below 1");
     TRY (opts_read (&o, sizeof (o), opts, "generate", err));
     TRY (check_options (&o, err));
-    TRY (sizes (n, B, o.max_new, &T, &rows, err));
     r.V = m->dims.V;
-    r.E = m->kern->elem_size;
+    TRY (check_prompts (&r, &T, &all, err));
+    r.plain = (o.repetition <= 0)
+              && (o.temperature <= 0
+                  || (o.top_k == 0 && (o.top_p <= 0 || o.top_p >= 1)
+                      && o.min_p <= 0));
     memset (ret_n, 0, (size_t)B * sizeof (*ret_n));
-    if (!allot (&r, n, B, rows))
-        status = err_set (err, TRAIN_ENOMEM, "no memory to generate");
-    else if ((status = take_prompts (&r, prompts, n, B, err)) == TRAIN_OK)
-        status = kv_create (m, B, T, &r.cache, err);
-    while (status == TRAIN_OK && r.rows > 0)
-        status = turn (&r, ids, ret_n, err);
+    status = allot (&r, (size_t)T, all, err);
+    if (status == TRAIN_OK)
+        status = run_all (&r, err);
     drop (&r);
     return status;
 }

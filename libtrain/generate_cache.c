@@ -2,7 +2,7 @@
  * generate_cache.c - a forward of new tokens over kept keys and values
  *
  * The rows are tokens of any texts at any positions, so prompts of several
- * lengths and single tokens are one case. */
+ * lengths and single tokens are one case, on the host and on a GPU. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,28 +11,32 @@
 #include "err.h"
 #include "generate_impl.h"
 
-#define real    float
-#define NAME(x) x##_f32
-#include "generate_attention.inc"
-#undef real
-#undef NAME
-#define real    double
-#define NAME(x) x##_f64
-#include "generate_attention.inc"
-#undef real
-#undef NAME
-
 struct kv_cache {
     train_decoder_t *m;
-    size_t B, T, E;      /* texts, tokens, bytes of an element */
-    char *k, *v;         /* (L,B,T,G,D) */
-    char *cosine, *sine; /* (T,D/2) */
-    double *p;           /* (T) */
-    size_t rows;         /* room of those below */
-    char *x, *norm, *qkv, *att, *tmp, *raw, *gate_up, *act, *rstd, *logits;
+    size_t slots, T, rows, wants;
+    void *k, *v;         /* (L,S,G,T,D) */
+    void *cosine, *sine; /* (T,D/2) */
+    void *scratch;       /* of attention on the host */
+    void *x, *x2, *norm, *qkv, *att, *tmp, *raw, *gate_up, *act, *rstd;
+    void *picked, *logits; /* (wants,C), (wants,V) */
+    void *ids_at,
+        *drawn_at; /* int32, where the kernels are: (3 rows + 3 wants),
+                              (wants) */
+    int32_t *host_ids, *host_drawn; /* pinned */
+    void *host_logits;              /* where the others are on a GPU */
+    void *graph;                    /* of a step of graph_rows, drawn so: */
+    size_t graph_rows, warm_rows;   /* a step of so many has been run */
+    double graph_heat;
+    uint64_t graph_seed;
 };
 
-static void tables (struct kv_cache *c)
+static size_t real_size (const struct kv_cache *c)
+{
+    return c->m->kern->real_size;
+}
+
+/* Both tables of T positions into host memory, in [real]. */
+static void tables (const struct kv_cache *c, char *cosine, char *sine)
 {
     const train_decoder_config_t *f = &c->m->config;
     double scale = decoder_rope_scale (f);
@@ -45,219 +49,395 @@ static void tables (struct kv_cache *c)
             double x = scale * cos ((double)t * rate);
             double y = scale * sin ((double)t * rate);
 
-            if (c->E == sizeof (float)) {
-                ((float *)(void *)c->cosine)[t * half + j] = (float)x;
-                ((float *)(void *)c->sine)[t * half + j] = (float)y;
+            if (real_size (c) == sizeof (float)) {
+                ((float *)(void *)cosine)[t * half + j] = (float)x;
+                ((float *)(void *)sine)[t * half + j] = (float)y;
             } else {
-                ((double *)(void *)c->cosine)[t * half + j] = x;
-                ((double *)(void *)c->sine)[t * half + j] = y;
+                ((double *)(void *)cosine)[t * half + j] = x;
+                ((double *)(void *)sine)[t * half + j] = y;
             }
         }
     }
 }
 
-static train_status_t served (const train_decoder_t *m, train_error_t *err)
+static train_status_t send_tables (struct kv_cache *c, train_error_t *err)
 {
-    if (m->gpu
-        || (m->config.dtype != TRAIN_F32 && m->config.dtype != TRAIN_F64))
-        return err_set (err, TRAIN_ENOTSUP,
-                        "generate: the decoder is %s%s; f32 and f64 on the "
-                        "host work",
-                        train_dtype_name (m->config.dtype),
-                        m->gpu ? " on a GPU" : "");
+    size_t bytes = c->T * (c->m->dims.D / 2) * real_size (c);
+    const struct backend_ops *ops = c->m->ops;
+    train_status_t status;
+    char *own = malloc (2 * bytes);
+
+    if (!own)
+        return err_set (err, TRAIN_ENOMEM, "no memory to generate");
+    tables (c, own, own + bytes);
+    status = ops->copy (c->cosine, own, bytes, c->m->stream, err);
+    if (status == TRAIN_OK)
+        status = ops->copy (c->sine, own + bytes, bytes, c->m->stream, err);
+    if (status == TRAIN_OK)
+        status = ops->sync (c->m->stream, err);
+    free (own);
+    return status;
+}
+
+struct part {
+    void **p;
+    size_t bytes;
+};
+
+enum { PARTS = 19 };
+
+static void parts_of (struct kv_cache *c, struct part part[PARTS])
+{
+    const struct decoder_dims *d = &c->m->dims;
+    size_t E = c->m->kern->elem_size, R = real_size (c), N = c->rows * E;
+    size_t kept = d->L * c->slots * d->G * c->T * d->D * E;
+    size_t table = c->T * (d->D / 2) * R;
+    const struct part all[PARTS] = {
+        {&c->k, kept},
+        {&c->v, kept},
+        {&c->cosine, table},
+        {&c->sine, table},
+        {&c->scratch, c->m->gpu ? 0 : (c->T + d->D) * R},
+        {&c->x, N * d->C},
+        {&c->x2, N * d->C},
+        {&c->norm, N * d->C},
+        {&c->qkv, N * d->Q},
+        {&c->att, N * d->H * d->D},
+        {&c->tmp, N * d->C},
+        {&c->raw, d->norm ? N * (d->H + d->G) * d->D : 0},
+        {&c->gate_up, 2 * N * d->F},
+        {&c->act, N * d->F},
+        {&c->rstd, c->rows * (d->H + d->G) * R},
+        {&c->picked, c->wants * d->C * E},
+        {&c->logits, c->wants * d->V * E},
+        {&c->ids_at, (c->rows + c->wants) * 3 * sizeof (int32_t)},
+        {&c->drawn_at, c->wants * sizeof (int32_t)},
+    };
+
+    memcpy (part, all, sizeof (all));
+}
+
+static train_status_t allot (struct kv_cache *c, train_error_t *err)
+{
+    const struct backend_ops *ops = c->m->ops;
+    struct part part[PARTS];
+    void *ids = NULL, *drawn = NULL;
+
+    parts_of (c, part);
+    for (size_t i = 0; i < PARTS; i++)
+        TRY (ops->alloc (c->m->device, part[i].bytes, part[i].p, err));
+    TRY (ops->pin (c->m->device, part[PARTS - 2].bytes, &ids, err));
+    c->host_ids = ids;
+    TRY (ops->pin (c->m->device, part[PARTS - 1].bytes, &drawn, err));
+    c->host_drawn = drawn;
+    return send_tables (c, err);
+}
+
+/* The products' library is opened by the first pass; there may be none yet. */
+static train_status_t open_products (train_decoder_t *m, train_error_t *err)
+{
+    size_t scratch;
+
+    if (!m->gpu || m->engine)
+        return TRAIN_OK;
+    return m->work->prepare (m, 1, 128, &scratch, err);
+}
+
+static train_status_t make (struct kv_cache *c, train_error_t *err)
+{
+    train_decoder_t *m = c->m;
+    int before = m->ops->enter (m->device);
+    train_status_t status = open_products (m, err);
+
+    if (status == TRAIN_OK)
+        status = allot (c, err);
+    m->ops->leave (before);
+    return status;
+}
+
+train_status_t kv_create (train_decoder_t *m, size_t slots, size_t T,
+                          size_t rows, size_t wants, struct kv_cache **ret,
+                          train_error_t *err)
+{
+    const struct decoder_dims *d = &m->dims;
+    size_t least = d->L * d->G * d->D * sizeof (double), kept;
+    struct kv_cache *c;
+    train_status_t status;
+
     if (m->config.rope.kind == TRAIN_ROPE_DYNAMIC)
         return err_set (err, TRAIN_ENOTSUP,
                         "generate: rope is dynamic, whose angles of kept keys "
                         "change with the length; default, linear, llama3 and "
                         "yarn work");
-    return TRAIN_OK;
-}
-
-train_status_t kv_create (train_decoder_t *m, int B, int T,
-                          struct kv_cache **ret, train_error_t *err)
-{
-    const struct decoder_dims *d = &m->dims;
-    struct kv_cache *c;
-    size_t kept;
-
-    TRY (served (m, err));
-    if (!(c = calloc (1, sizeof (*c))))
+    if (__builtin_mul_overflow (slots, T, &kept)
+        || __builtin_mul_overflow (kept, least, &kept)
+        || !(c = calloc (1, sizeof (*c))))
         return err_set (err, TRAIN_ENOMEM, "no memory to generate");
     c->m = m;
-    c->B = (size_t)B;
-    c->T = (size_t)T;
-    c->E = m->kern->elem_size;
-    if (__builtin_mul_overflow (d->L * d->G * d->D * c->E, c->B * c->T, &kept)
-        || !(c->k = malloc (kept)) || !(c->v = malloc (kept))
-        || !(c->cosine = malloc (c->T * (d->D / 2) * c->E))
-        || !(c->sine = malloc (c->T * (d->D / 2) * c->E))
-        || !(c->p = malloc (c->T * sizeof (*c->p)))) {
+    c->slots = slots;
+    c->T = T;
+    c->rows = rows;
+    c->wants = wants;
+    if ((status = make (c, err)) != TRAIN_OK) {
         kv_destroy (c);
-        return err_set (err, TRAIN_ENOMEM,
-                        "no memory for keys and values of %d texts of %d "
-                        "tokens",
-                        B, T);
+        return err_prefix (err, status,
+                           "keys and values of %zu texts of %zu "
+                           "tokens",
+                           slots, T);
     }
-    tables (c);
     *ret = c;
     return TRAIN_OK;
 }
 
-static void drop_rows (struct kv_cache *c)
+static void drop_graph (struct kv_cache *c)
 {
-    char **all[] = {&c->x,   &c->norm,    &c->qkv, &c->att,  &c->tmp,
-                    &c->raw, &c->gate_up, &c->act, &c->rstd, &c->logits};
-
-    for (size_t i = 0; i < sizeof (all) / sizeof (*all); i++) {
-        free (*all[i]);
-        *all[i] = NULL;
-    }
-    c->rows = 0;
+    if (c->graph)
+        c->m->ops->graph->destroy (c->graph);
+    c->graph = NULL;
 }
 
 void kv_destroy (struct kv_cache *c)
 {
+    struct part part[PARTS];
+    const struct backend_ops *ops;
+
     if (!c)
         return;
-    drop_rows (c);
-    free (c->k);
-    free (c->v);
-    free (c->cosine);
-    free (c->sine);
-    free (c->p);
+    ops = c->m->ops;
+    parts_of (c, part);
+    (void)ops->sync (c->m->stream, NULL);
+    drop_graph (c);
+    for (size_t i = 0; i < PARTS; i++)
+        ops->free (*part[i].p);
+    if (c->host_ids)
+        ops->unpin (c->host_ids, part[PARTS - 2].bytes);
+    if (c->host_drawn)
+        ops->unpin (c->host_drawn, part[PARTS - 1].bytes);
+    free (c->host_logits);
     free (c);
 }
 
-static train_status_t room (struct kv_cache *c, size_t N, train_error_t *err)
+static struct kv_rows rows_at (int32_t *p, size_t N, size_t M)
 {
-    const struct decoder_dims *d = &c->m->dims;
-    struct {
-        char **p;
-        size_t width;
-    } all[] = {
-        {&c->x, d->C},           {&c->norm, d->C},
-        {&c->qkv, d->Q},         {&c->att, d->H * d->D},
-        {&c->tmp, d->C},         {&c->raw, (d->H + d->G) * d->D},
-        {&c->gate_up, 2 * d->F}, {&c->act, d->F},
-        {&c->rstd, d->H + d->G}, {&c->logits, d->V},
-    };
-
-    if (N <= c->rows)
-        return TRAIN_OK;
-    drop_rows (c);
-    for (size_t i = 0; i < sizeof (all) / sizeof (*all); i++)
-        if (!(*all[i].p = malloc (N * all[i].width * c->E)))
-            return err_set (err, TRAIN_ENOMEM, "no memory for %zu rows", N);
-    c->rows = N;
-    return TRAIN_OK;
+    return (struct kv_rows){.tokens = p,
+                            .slot = p + N,
+                            .at = p + 2 * N,
+                            .last = p + 3 * N,
+                            .text = p + 3 * N + M,
+                            .pos = p + 3 * N + 2 * M};
 }
 
-/* Turn row [i]'s queries and keys, and keep its keys and values. */
-static void keep (struct kv_cache *c, size_t l, size_t i, size_t text,
-                  size_t at)
+struct kv_rows kv_rows (struct kv_cache *c, size_t N, size_t M)
 {
-    const struct decoder_dims *d = &c->m->dims;
-    size_t half = d->D / 2, GD = d->G * d->D;
-    size_t to = ((l * c->B + text) * c->T + at) * GD * c->E;
-    char *row = c->qkv + i * d->Q * c->E;
-
-    c->m->kern->rope_fwd (row, c->cosine + at * half * c->E,
-                          c->sine + at * half * c->E, 1, 1, d->H + d->G, d->D,
-                          d->Q, NULL);
-    memcpy (c->k + to, row + d->H * d->D * c->E, GD * c->E);
-    memcpy (c->v + to, row + (d->H * d->D + GD) * c->E, GD * c->E);
-}
-
-static void attend (struct kv_cache *c, size_t l, size_t i, size_t text,
-                    size_t at)
-{
-    const struct decoder_dims *d = &c->m->dims;
-    size_t from = (l * c->B + text) * c->T * d->G * d->D * c->E;
-    void *y = c->att + i * d->H * d->D * c->E;
-    const void *q = c->qkv + i * d->Q * c->E;
-    const void *k = c->k + from, *v = c->v + from;
-
-    if (c->E == sizeof (float))
-        attend_f32 (y, q, k, v, at + 1, d->H, d->G, d->D, c->p);
-    else
-        attend_f64 (y, q, k, v, at + 1, d->H, d->G, d->D, c->p);
-}
-
-/* x += tmp */
-static void add (struct kv_cache *c, size_t n)
-{
-    if (c->E == sizeof (float)) {
-        float *x = (float *)(void *)c->x;
-        const float *y = (const float *)(void *)c->tmp;
-
-        for (size_t i = 0; i < n; i++)
-            x[i] += y[i];
-    } else {
-        double *x = (double *)(void *)c->x;
-        const double *y = (const double *)(void *)c->tmp;
-
-        for (size_t i = 0; i < n; i++)
-            x[i] += y[i];
-    }
+    return rows_at (c->host_ids, N, M);
 }
 
 #define W(name) decoder_weight (m, l + 1, m->blocks[l].name)
 
-static void block (struct kv_cache *c, size_t l, const int *text, const int *at,
-                   size_t N)
+static train_status_t attention (struct kv_cache *c, size_t l,
+                                 const struct kv_rows *r, size_t N,
+                                 train_error_t *err)
 {
     train_decoder_t *m = c->m;
     const struct decoder_dims *d = &m->dims;
-    const struct kern_ops *kern = m->kern;
-    double eps = m->config.norm_eps;
+    size_t layer = l * c->slots * d->G * c->T * d->D * m->kern->elem_size;
+    void *k = (char *)c->k + layer, *v = (char *)c->v + layer;
 
-    kern->rmsnorm_fwd (c->norm, c->rstd, c->x, W (norm1), N, d->C, eps, NULL);
-    kern->matmul_fwd (c->qkv, c->norm, W (qkv), N, d->C, d->Q, NULL);
+    TRY (m->work->linear (m, c->qkv, c->norm, W (qkv), N, d->C, d->Q, err));
     if (d->bias)
-        kern->bias_fwd (c->qkv, W (bias), N, d->Q, NULL);
+        m->kern->bias_fwd (c->qkv, W (bias), N, d->Q, m->stream);
     if (d->norm)
-        kern->headnorm_fwd (c->qkv, c->raw, c->rstd, W (q_norm), W (k_norm), N,
-                            d->H, d->G, d->D, eps, NULL);
-    for (size_t i = 0; i < N; i++)
-        keep (c, l, i, (size_t)text[i], (size_t)at[i]);
-    for (size_t i = 0; i < N; i++)
-        attend (c, l, i, (size_t)text[i], (size_t)at[i]);
-    kern->matmul_fwd (c->tmp, c->att, W (out), N, d->H * d->D, d->C, NULL);
-    add (c, N * d->C);
-    kern->rmsnorm_fwd (c->norm, c->rstd, c->x, W (norm2), N, d->C, eps, NULL);
-    kern->matmul_fwd (c->gate_up, c->norm, W (gate_up), N, d->C, 2 * d->F,
-                      NULL);
-    kern->swiglu_fwd (c->act, c->gate_up, N, d->F, NULL);
-    kern->matmul_fwd (c->tmp, c->act, W (down), N, d->F, d->C, NULL);
-    add (c, N * d->C);
+        m->kern->headnorm_fwd (c->qkv, c->raw, c->rstd, W (q_norm), W (k_norm),
+                               N, d->H, d->G, d->D, m->config.norm_eps,
+                               m->stream);
+    m->kern->keep_fwd (k, v, c->qkv, c->cosine, c->sine, r->slot, r->at, N,
+                       c->T, d->H, d->G, d->D, m->stream);
+    m->kern->decode_fwd (c->att, c->qkv, k, v, r->slot, r->at, N, c->T, d->H,
+                         d->G, d->D, 1 / sqrt ((double)d->D), c->scratch,
+                         m->stream);
+    return m->work->linear (m, c->tmp, c->att, W (out), N, d->H * d->D, d->C,
+                            err);
 }
 
-train_status_t kv_feed (struct kv_cache *c, const void **logits,
-                        const int32_t *tokens, const int *text, const int *at,
-                        size_t N, train_error_t *err)
+/* A block's first sum and norm are made by the one before, as in
+ * decoder_pass.c: x is the stream into it, tmp what is to be added. */
+static train_status_t block (struct kv_cache *c, size_t l,
+                             const struct kv_rows *r, size_t N,
+                             train_error_t *err)
 {
     train_decoder_t *m = c->m;
     const struct decoder_dims *d = &m->dims;
-    size_t last = d->L + 1, head = m->config.tie ? 0 : last;
+    double eps = m->config.norm_eps;
 
-    TRY (room (c, N, err));
+    if (l == 0)
+        m->kern->rmsnorm_fwd (c->norm, c->rstd, c->x, W (norm1), N, d->C, eps,
+                              m->stream);
+    else
+        m->kern->addnorm_fwd (c->norm, c->x, c->rstd, c->x2, c->tmp, W (norm1),
+                              N, d->C, eps, m->stream);
+    TRY (attention (c, l, r, N, err));
+    m->kern->addnorm_fwd (c->norm, c->x2, c->rstd, c->x, c->tmp, W (norm2), N,
+                          d->C, eps, m->stream);
+    TRY (m->work->linear (m, c->gate_up, c->norm, W (gate_up), N, d->C,
+                          2 * d->F, err));
+    m->kern->swiglu_fwd (c->act, c->gate_up, N, d->F, m->stream);
+    return m->work->linear (m, c->tmp, c->act, W (down), N, d->F, d->C, err);
+}
+
+/* The norm of all rows, and the head of those that are wanted. */
+static train_status_t head (struct kv_cache *c, const struct kv_rows *r,
+                            size_t N, size_t M, train_error_t *err)
+{
+    train_decoder_t *m = c->m;
+    const struct decoder_dims *d = &m->dims;
+    size_t last = d->L + 1, unit = m->config.tie ? 0 : last;
+
+    TRY (decoder_enter (m, last, false, err));
+    m->kern->addnorm_fwd (c->norm, c->x, c->rstd, c->x2, c->tmp,
+                          decoder_weight (m, last, m->norm_f), N, d->C,
+                          m->config.norm_eps, m->stream);
+    if (unit != last)
+        TRY (decoder_turn (m, last, unit, false, err));
+    if (M > 0) {
+        m->kern->embedding_fwd (c->picked, c->norm, r->last, M, d->C,
+                                m->stream);
+        TRY (m->work->linear (m, c->logits, c->picked,
+                              decoder_weight (m, unit, m->head), M, d->C, d->V,
+                              err));
+    }
+    return decoder_leave (m, unit, false, err);
+}
+
+static train_status_t forward (struct kv_cache *c, size_t N, size_t M,
+                               train_error_t *err)
+{
+    train_decoder_t *m = c->m;
+    struct kv_rows r = rows_at (c->ids_at, N, M);
+
+    TRY (m->ops->copy (c->ids_at, c->host_ids, (N + M) * 3 * sizeof (int32_t),
+                       m->stream, err));
     TRY (decoder_enter (m, 0, false, err));
-    m->kern->embedding_fwd (c->x, decoder_weight (m, 0, m->embed), tokens, N,
-                            d->C, NULL);
+    m->kern->embedding_fwd (c->x, decoder_weight (m, 0, m->embed), r.tokens, N,
+                            m->dims.C, m->stream);
     TRY (decoder_leave (m, 0, false, err));
-    for (size_t l = 0; l < d->L; l++) {
+    for (size_t l = 0; l < m->dims.L; l++) {
         TRY (decoder_enter (m, l + 1, false, err));
-        block (c, l, text, at, N);
+        TRY (block (c, l, &r, N, err));
         TRY (decoder_leave (m, l + 1, false, err));
     }
-    TRY (decoder_enter (m, last, false, err));
-    m->kern->rmsnorm_fwd (c->norm, c->rstd, c->x,
-                          decoder_weight (m, last, m->norm_f), N, d->C,
-                          m->config.norm_eps, NULL);
-    if (head != last)
-        TRY (decoder_turn (m, last, head, false, err));
-    m->kern->matmul_fwd (c->logits, c->norm, decoder_weight (m, head, m->head),
-                         N, d->C, d->V, NULL);
-    *logits = c->logits;
-    return decoder_leave (m, head, false, err);
+    return head (c, &r, N, M, err);
+}
+
+train_status_t kv_feed (struct kv_cache *c, size_t N, size_t M,
+                        train_error_t *err)
+{
+    int before = c->m->ops->enter (c->m->device);
+    train_status_t status = forward (c, N, M, err);
+
+    c->m->ops->leave (before);
+    if (status == TRAIN_OK) /* the ids may be written again */
+        status = c->m->ops->sync (c->m->stream, err);
+    return status;
+}
+
+train_status_t kv_logits (struct kv_cache *c, size_t M, const void **ret,
+                          train_error_t *err)
+{
+    train_decoder_t *m = c->m;
+    size_t row = m->dims.V * m->kern->elem_size;
+
+    if (!c->host_logits && !(c->host_logits = malloc (c->wants * row)))
+        return err_set (err, TRAIN_ENOMEM, "no memory for logits");
+    TRY (m->ops->copy (c->host_logits, c->logits, M * row, m->stream, err));
+    TRY (m->ops->sync (m->stream, err));
+    *ret = c->host_logits;
+    return TRAIN_OK;
+}
+
+static train_status_t draw (struct kv_cache *c, size_t N, size_t M, double heat,
+                            uint64_t seed, train_error_t *err)
+{
+    struct kv_rows r = rows_at (c->ids_at, N, M);
+    train_decoder_t *m = c->m;
+
+    m->kern->draw (c->drawn_at, c->logits, r.text, r.pos, M, m->dims.V, heat,
+                   seed, m->stream);
+    return m->ops->copy (c->host_drawn, c->drawn_at, M * sizeof (int32_t),
+                         m->stream, err);
+}
+
+train_status_t kv_draw (struct kv_cache *c, size_t N, size_t M, double heat,
+                        uint64_t seed, const int32_t **ids, train_error_t *err)
+{
+    int before = c->m->ops->enter (c->m->device);
+    train_status_t status = draw (c, N, M, heat, seed, err);
+
+    c->m->ops->leave (before);
+    if (status == TRAIN_OK)
+        status = c->m->ops->sync (c->m->stream, err);
+    *ids = c->host_drawn;
+    return status;
+}
+
+static train_status_t both (struct kv_cache *c, size_t N, double heat,
+                            uint64_t seed, train_error_t *err)
+{
+    TRY (forward (c, N, N, err));
+    return draw (c, N, N, heat, seed, err);
+}
+
+/* What is recorded is launched at once: a record runs nothing. */
+static train_status_t record (struct kv_cache *c, size_t N, double heat,
+                              uint64_t seed, train_error_t *err)
+{
+    train_decoder_t *m = c->m;
+    const struct backend_graph *g = m->ops->graph;
+    train_status_t status, end;
+
+    drop_graph (c);
+    TRY (g->begin (m->stream, m->device, err));
+    status = both (c, N, heat, seed, err);
+    end = g->end (m->stream, m->device, status == TRAIN_OK ? &c->graph : NULL,
+                  status == TRAIN_OK ? err : NULL);
+    if (status != TRAIN_OK || end != TRAIN_OK)
+        return status != TRAIN_OK ? status : end;
+    c->graph_rows = N;
+    c->graph_heat = heat;
+    c->graph_seed = seed;
+    return TRAIN_OK;
+}
+
+static bool same (double a, double b)
+{
+    return memcmp (&a, &b, sizeof (a)) == 0;
+}
+
+/* The first step of a shape lets the products choose their ways. */
+static train_status_t step (struct kv_cache *c, size_t N, double heat,
+                            uint64_t seed, train_error_t *err)
+{
+    train_decoder_t *m = c->m;
+    bool graph = m->gpu && m->ops->graph && !m->hooks.before && !m->hooks.after;
+
+    if (!graph || c->warm_rows != N) {
+        c->warm_rows = N;
+        return both (c, N, heat, seed, err);
+    }
+    if (!c->graph || c->graph_rows != N || !same (c->graph_heat, heat)
+        || c->graph_seed != seed)
+        TRY (record (c, N, heat, seed, err));
+    return m->ops->graph->launch (c->graph, m->stream, m->device, err);
+}
+
+train_status_t kv_step (struct kv_cache *c, size_t N, double heat,
+                        uint64_t seed, const int32_t **ids, train_error_t *err)
+{
+    int before = c->m->ops->enter (c->m->device);
+    train_status_t status = step (c, N, heat, seed, err);
+
+    c->m->ops->leave (before);
+    if (status == TRAIN_OK)
+        status = c->m->ops->sync (c->m->stream, err);
+    *ids = c->host_drawn;
+    return status;
 }

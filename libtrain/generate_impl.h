@@ -8,20 +8,46 @@
 
 struct kv_cache;
 
-/* kv_create - room for [B] texts of [T] tokens. TRAIN_ENOTSUP, TRAIN_ENOMEM. */
-train_status_t kv_create (train_decoder_t *decoder, int B, int T,
-                          struct kv_cache **ret, train_error_t *err);
+/* kv_create - room for texts in [slots] slots, each of up to [T] tokens.
+ *   rows, wants   most tokens of a feed, and of them whose logits are wanted
+ * TRAIN_ENOTSUP: rope is dynamic; TRAIN_ENOMEM, TRAIN_EDEVICE. */
+train_status_t kv_create (train_decoder_t *decoder, size_t slots, size_t T,
+                          size_t rows, size_t wants, struct kv_cache **ret,
+                          train_error_t *err);
 void kv_destroy (struct kv_cache *cache); /* NULL is fine */
 
-/* kv_feed - logits of new tokens; their keys and values are kept.
- *   logits   (N,V) of the decoder's dtype, written; lives in the cache
- *   tokens   (N) in the vocabulary
- *   text, at (N) which text a token is of, and where it stands: in rising order
- *            within a text, behind all that was fed before
- * TRAIN_ENOMEM; TRAIN_ESTATE of decoder_enter. */
-train_status_t kv_feed (struct kv_cache *cache, const void **logits,
-                        const int32_t *tokens, const int *text, const int *at,
-                        size_t N, train_error_t *err);
+/* What a feed is of; host memory of the cache, to be written by the caller. */
+struct kv_rows {
+    int32_t *tokens; /* (N) in the vocabulary */
+    int32_t *slot;   /* (N) */
+    int32_t *at;     /* (N) where in its text: in rising order within a text,
+                      behind all that was fed before; -1: no token */
+    int32_t *last;   /* (M) rows whose logits are wanted */
+    int32_t *text;   /* (M) for draws: which text */
+    int32_t *pos;    /* (M) and at[last[i]] */
+};
+
+struct kv_rows kv_rows (struct kv_cache *cache, size_t N, size_t M);
+
+/* kv_feed - forward of N rows; their keys and values are kept.
+ * TRAIN_ESTATE of decoder_enter, TRAIN_EDEVICE. */
+train_status_t kv_feed (struct kv_cache *cache, size_t N, size_t M,
+                        train_error_t *err);
+
+/* kv_logits - of the last feed: (M,V) of the decoder's dtype in host memory
+ * that lives in the cache until the next feed. kv_draw - a token by each of
+ * them; -1 where one is no number, something undefined where pos is -1. ids (M)
+ * likewise */
+train_status_t kv_logits (struct kv_cache *cache, size_t M, const void **ret,
+                          train_error_t *err);
+train_status_t kv_draw (struct kv_cache *cache, size_t N, size_t M,
+                        double temperature, uint64_t seed, const int32_t **ids,
+                        train_error_t *err);
+
+/* kv_step - both, of N rows whose logits are all wanted. On a GPU a second step
+ * of the same N is recorded as a graph, which the later ones launch. */
+train_status_t kv_step (struct kv_cache *cache, size_t N, double temperature,
+                        uint64_t seed, const int32_t **ids, train_error_t *err);
 
 /* generate_draw - a token by a row of logits; -1 where one is no number.
  *   p, order   (V) scratch

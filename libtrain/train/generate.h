@@ -3,10 +3,13 @@
  *
  * Keys and values of the tokens so far are kept, so that a token costs one row
  * of each product and not the text again. Prompts may differ in length: rows of
- * a product are tokens, there is no padding. On the host in f32 and f64. */
+ * a product are tokens, there is no padding. On the host, and on a GPU, where a
+ * step is a CUDA graph and tokens are drawn there unless some are cut or
+ * repetition is discouraged. */
 #ifndef TRAIN_GENERATE_H
 #define TRAIN_GENERATE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,12 +26,23 @@ typedef struct train_generate_options {
     double temperature;  /* logits are divided by it; 0: the likeliest token */
     int top_k;           /* of the k likeliest alone; 0: of all */
     double top_p;        /* then of the fewest likeliest whose probabilities are
-                           together at least p (Holtzman et al. 2020,
-                           arXiv:1904.09751); 0 or 1: of all */
+                         together at least p (Holtzman et al. 2020,
+                         arXiv:1904.09751); 0 or 1: of all */
     uint64_t seed;       /* the draw for text b's token at position t is a
-                           function of (seed, b, t) alone */
+                         function of (seed, b, t) alone */
     const int32_t *stop; /* (n_stop) a text ends behind such a token */
     size_t n_stop;
+    double min_p;      /* then of those with at least min_p times the chance of
+                        the likeliest (Nguyen et al. 2024, arXiv:2407.01082) */
+    double repetition; /* logits of tokens that the text has are divided by it,
+                        negative ones multiplied (Keskar et al. 2019,
+                        arXiv:1909.05858); 0 or 1: as they are */
+    int at_once;       /* most texts in the cache: others enter as these end; 0:
+                        all */
+    /* Called with each token as it comes, the texts in turn; false: the text
+   * ends behind it. NULL: none. */
+    bool (*on_token) (void *arg, int text, int32_t id);
+    void *arg;
 } train_generate_options_t;
 
 /* train_generate - add tokens to texts.
@@ -37,9 +51,9 @@ typedef struct train_generate_options {
  *   decoder   only its weights are used
  *   prompts   (B) of n[b] >= 1 ids each
  * Of equal logits the lower id counts as the likelier. TRAIN_EINVAL names the
- * text and place of an id outside the vocabulary; TRAIN_ENOTSUP: another device
- * or dtype, or rope of kind dynamic; TRAIN_ENONFINITE: a logit that is no
- * number, with text and position; TRAIN_ENOMEM. */
+ * text and place of an id outside the vocabulary; TRAIN_ENOTSUP: rope of kind
+ * dynamic; TRAIN_ENONFINITE: a logit that is no number, with text and position;
+ * TRAIN_ENOMEM; TRAIN_EDEVICE. */
 train_status_t train_generate (int32_t *ret_ids, int *ret_n,
                                train_decoder_t *decoder,
                                const int32_t *const *prompts, const int *n,

@@ -116,7 +116,7 @@ static void *set_at (const struct set *s, int i)
     return s->on_gpu ? s->a[i].dev : s->a[i].host;
 }
 
-static void *set_scratch (size_t bytes)
+static inline void *set_scratch (size_t bytes)
 {
     static char *base;
     static size_t have;

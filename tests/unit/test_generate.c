@@ -17,6 +17,8 @@
 #include "libtrain/generate_impl.h"
 #include "libtrain/philox.h"
 
+#include "kernels/half.h"
+
 enum { B = 3, T = 11, V = 37 };
 
 static train_decoder_t *make (train_dtype_t dtype, bool tie, bool more)
@@ -75,24 +77,29 @@ static void check_logits (train_dtype_t dtype, bool tie, bool more,
     assert_int_equal (
         train_decoder_forward (m, all, tokens, NULL, B, T, NULL, NULL, NULL),
         TRAIN_OK);
-    assert_int_equal (kv_create (m, B, T, &cache, NULL), TRAIN_OK);
+    assert_int_equal (kv_create (m, B, T, B * T, B * T, &cache, NULL),
+                      TRAIN_OK);
     for (int part = 0; part < 3; part++) {
-        int32_t id[B * T];
-        int text[B * T], at[B * T];
+        struct kv_rows r;
         const void *logits;
-        size_t n = 0;
+        size_t n = 0, N = 0;
 
+        for (int b = 0; b < B; b++)
+            N += (size_t)(cuts[b][part + 1] - cuts[b][part]);
+        r = kv_rows (cache, N, N);
         for (int b = B; b-- > 0;)
             for (int t = cuts[b][part]; t < cuts[b][part + 1]; t++, n++) {
-                id[n] = tokens[b * T + t];
-                text[n] = b;
-                at[n] = t;
+                r.tokens[n] = tokens[b * T + t];
+                r.slot[n] = b;
+                r.at[n] = t;
+                r.last[n] = (int32_t)(N - 1 - n);
             }
-        assert_int_equal (kv_feed (cache, &logits, id, text, at, n, NULL),
-                          TRAIN_OK);
-        for (size_t i = 0; i < n; i++)
+        assert_int_equal (kv_feed (cache, N, N, NULL), TRAIN_OK);
+        assert_int_equal (kv_logits (cache, N, &logits, NULL), TRAIN_OK);
+        for (size_t i = 0; i < N; i++)
             for (size_t v = 0; v < V; v++) {
-                size_t j = (size_t)(text[i] * T + at[i]) * V + v;
+                int32_t row = r.last[i];
+                size_t j = (size_t)(r.slot[row] * T + r.at[row]) * V + v;
                 double want = value (all, j, dtype);
 
                 most = fmax (most, fabs (want));
@@ -156,6 +163,7 @@ struct chances {
     double temperature, top_p;
     int top_k;
     double want[6];
+    double min_p;
 };
 
 /* Counts of 200,000 draws beside the probabilities that stand in the table,
@@ -165,17 +173,18 @@ static void test_chances (void **state)
 {
     /* exp (z / t) of the kept ones over their sum */
     static const struct chances cases[] = {
-        {1, 0, 0, {.1, .3, .05, .25, .2, .1}},
-        {1, 0, 2, {0, .3 / .55, 0, .25 / .55, 0, 0}},
-        {1, 0.6, 0, {0, .4, 0, 1 / 3., .2 / .75, 0}},
-        {1, 0.55, 0, {0, .3 / .55, 0, .25 / .55, 0, 0}},
+        {1, 0, 0, {.1, .3, .05, .25, .2, .1}, 0},
+        {1, 0, 2, {0, .3 / .55, 0, .25 / .55, 0, 0}, 0},
+        {1, 0.6, 0, {0, .4, 0, 1 / 3., .2 / .75, 0}, 0},
+        {1, 0.55, 0, {0, .3 / .55, 0, .25 / .55, 0, 0}, 0},
         {0.5,
          0,
          0,
          {.01 / .215, .09 / .215, .0025 / .215, .0625 / .215, .04 / .215,
-          .01 / .215}},
-        {1, 0.5, 3, {0, .3 / .55, 0, .25 / .55, 0, 0}},
-        {1, 0.8, 4, {0, .4, 0, 1 / 3., .2 / .75, 0}},
+          .01 / .215},
+         0},
+        {1, 0.5, 3, {0, .3 / .55, 0, .25 / .55, 0, 0}, 0},
+        {1, 0.8, 4, {0, .4, 0, 1 / 3., .2 / .75, 0}, 0},
     };
     const double z[6] = {log (.1),  log (.3), log (.05),
                          log (.25), log (.2), log (.1)};
@@ -185,7 +194,8 @@ static void test_chances (void **state)
     for (size_t c = 0; c < sizeof (cases) / sizeof (*cases); c++) {
         train_generate_options_t o = {.temperature = cases[c].temperature,
                                       .top_p = cases[c].top_p,
-                                      .top_k = cases[c].top_k};
+                                      .top_k = cases[c].top_k,
+                                      .min_p = cases[c].min_p};
         double p[6], chi = 0;
         int count[6] = {0};
         int32_t order[6];
@@ -210,6 +220,121 @@ static void test_chances (void **state)
         if (!(chi < 25.7))
             fail_msg ("case %zu: chi squared %g", c, chi);
     }
+}
+
+/* bf16 of the host beside its own full forward, whose rounding it shares but for
+ * attention. */
+static void test_half (void **state)
+{
+    train_decoder_t *m = make (TRAIN_BF16, true, false);
+    uint16_t *all = calloc (T * V, sizeof (*all));
+    struct kv_cache *cache;
+    const uint16_t *got;
+    const void *logits;
+    int32_t tokens[T];
+    struct kv_rows r;
+
+    (void)state;
+    assert_int_equal (kv_create (m, 1, T, T, T, &cache, NULL), TRAIN_OK);
+    r = kv_rows (cache, T, T);
+    for (int t = 0; t < T; t++) {
+        tokens[t] = r.tokens[t] = t * 17 % V;
+        r.slot[t] = 0;
+        r.at[t] = r.last[t] = t;
+    }
+    assert_int_equal (
+        train_decoder_forward (m, all, tokens, NULL, 1, T, NULL, NULL, NULL),
+        TRAIN_OK);
+    assert_int_equal (kv_feed (cache, T, T, NULL), TRAIN_OK);
+    assert_int_equal (kv_logits (cache, T, &logits, NULL), TRAIN_OK);
+    got = logits;
+    for (int i = 0; i < T * V; i++)
+        if (!(fabsf (half_from_bf16 (got[i]) - half_from_bf16 (all[i]))
+              < 0.02f))
+            fail_msg ("logit %d is %g, not %g", i,
+                      (double)half_from_bf16 (got[i]),
+                      (double)half_from_bf16 (all[i]));
+    kv_destroy (cache);
+    train_decoder_destroy (m);
+    free (all);
+}
+
+struct heard {
+    int n[B], end;
+    int32_t ids[B][8];
+};
+
+static bool hear (void *arg, int text, int32_t id)
+{
+    struct heard *h = arg;
+
+    h->ids[text][h->n[text]++] = id;
+    return h->n[text] != h->end;
+}
+
+/* Texts that wait for a slot get the tokens that they get otherwise; each is
+ * told as it comes, and the listener may end a text. */
+static void test_slots (void **state)
+{
+    static const int32_t a[] = {1}, b[] = {3, 4, 5, 6, 7}, c[] = {9, 2};
+    const int32_t *prompts[B] = {a, b, c};
+    const int n[B] = {1, 5, 2};
+    struct heard h = {0};
+    train_generate_options_t o = {.size = sizeof (o),
+                                  .max_new = 8,
+                                  .temperature = 1,
+                                  .seed = 3,
+                                  .on_token = hear,
+                                  .arg = &h};
+    train_decoder_t *m = make (TRAIN_F64, true, false);
+    int32_t all[B * 8], again[B * 8];
+    int got[B];
+
+    (void)state;
+    assert_int_equal (train_generate (all, got, m, prompts, n, B, &o, NULL),
+                      TRAIN_OK);
+    assert_memory_equal (h.ids, all, sizeof (all));
+    for (o.at_once = 1; o.at_once <= 2; o.at_once++) {
+        memset (&h, 0, sizeof (h));
+        assert_int_equal (
+            train_generate (again, got, m, prompts, n, B, &o, NULL), TRAIN_OK);
+        assert_memory_equal (again, all, sizeof (all));
+    }
+    memset (&h, 0, sizeof (h));
+    h.end = 3;
+    assert_int_equal (train_generate (again, got, m, prompts, n, B, &o, NULL),
+                      TRAIN_OK);
+    for (int i = 0; i < B; i++) {
+        assert_int_equal (got[i], 3);
+        assert_memory_equal (again + i * 8, all + i * 8, 3 * sizeof (*all));
+    }
+    train_decoder_destroy (m);
+}
+
+/* A great penalty: no token comes twice while there are others. */
+static void test_repetition (void **state)
+{
+    static const int32_t a[] = {1, 2};
+    const int32_t *prompts[1] = {a};
+    const int n[1] = {2};
+    train_generate_options_t o = {
+        .size = sizeof (o), .max_new = 8, .repetition = 1e6};
+    train_decoder_t *m = make (TRAIN_F64, true, false);
+    bool seen[V] = {false, true, true};
+    int32_t ids[8];
+    int got;
+
+    (void)state;
+    assert_int_equal (train_generate (ids, &got, m, prompts, n, 1, &o, NULL),
+                      TRAIN_OK);
+    for (int i = 0; i < got; i++) {
+        assert_false (seen[ids[i]]);
+        seen[ids[i]] = true;
+    }
+    o.repetition = 0;
+    assert_int_equal (train_generate (ids, &got, m, prompts, n, 1, &o, NULL),
+                      TRAIN_OK);
+    train_decoder_destroy (m);
 }
 
 static void test_refused (void **state)
@@ -237,18 +362,17 @@ static void test_refused (void **state)
     assert_int_equal (train_generate (&id, &got, m, prompts, n, 1, &o, NULL),
                       TRAIN_ENONFINITE);
     train_decoder_destroy (m);
-    m = make (TRAIN_BF16, true, false);
+    o.repetition = -1;
     assert_int_equal (train_generate (&id, &got, m, prompts, n, 1, &o, NULL),
-                      TRAIN_ENOTSUP);
-    train_decoder_destroy (m);
+                      TRAIN_EINVAL);
 }
 
 int main (void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test (test_logits),
-        cmocka_unit_test (test_ragged),
-        cmocka_unit_test (test_chances),
+        cmocka_unit_test (test_logits),  cmocka_unit_test (test_ragged),
+        cmocka_unit_test (test_chances), cmocka_unit_test (test_half),
+        cmocka_unit_test (test_slots),   cmocka_unit_test (test_repetition),
         cmocka_unit_test (test_refused),
     };
 

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * decode_attention.cu - keys and values that stay, and attention of single
+ * queries over them, bound by memory
+ *
+ * A block takes the query heads of one row that share a key. Each key is read
+ * by LANES neighbours of a warp, 16 bytes each; the groups of lanes of all
+ * warps take the keys in turn, each with a running softmax of its own, and
+ * these are joined at the end. */
+#include "kernels/decode.h"
+#include "kernels/layers_cuda.h"
+
+#define HEADS_MOST 4 /* of a block */
+#define WARPS      (THREADS / 32)
+
+/* One thread turns one vector of a pair, of a query or key, or moves one of a
+ * value; [half] in vectors. */
+template <typename L>
+static __global__ void __launch_bounds__ (THREADS)
+    keep (typename L::elem *k, typename L::elem *v, typename L::elem *qkv,
+          const float *cosine, const float *sine, const int32_t *slot,
+          const int32_t *at, size_t N, size_t T, size_t H, size_t G,
+          size_t half)
+{
+    size_t heads = H + 2 * G, n, h, j, to;
+    typename L::elem *x;
+    float a[L::W], b[L::W], c[L::W], s[L::W];
+    int t;
+
+    n = divided (thread_number (), heads * half, &j);
+    if (n >= N || (t = at[n]) < 0)
+        return;
+    h = divided (j, half, &j);
+    x = qkv + (n * heads + h) * 2 * half * L::W;
+    get<L> (x + j * L::W, a);
+    get<L> (x + (half + j) * L::W, b);
+    L::floats (cosine + ((size_t)t * half + j) * L::W, c);
+    L::floats (sine + ((size_t)t * half + j) * L::W, s);
+#pragma unroll
+    for (int i = 0; h < H + G && i < L::W; i++) {
+        float p = a[i], q = b[i];
+
+        a[i] = p * c[i] - q * s[i];
+        b[i] = q * c[i] + p * s[i];
+    }
+    if (h >= H) {
+        to = (((size_t)slot[n] * G + (h - H) % G) * T + (size_t)t) * 2 * half;
+        x = (h < H + G ? k : v) + to * L::W;
+    }
+    put<L> (x + j * L::W, a);
+    put<L> (x + (half + j) * L::W, b);
+}
+
+template <typename E>
+static void keep_run (typename E::elem *k, typename E::elem *v,
+                      typename E::elem *qkv, const float *cosine,
+                      const float *sine, const int32_t *slot, const int32_t *at,
+                      size_t N, size_t T, size_t H, size_t G, size_t D,
+                      void *stream)
+{
+    cudaStream_t s = (cudaStream_t)stream;
+    size_t half = D / 2, all = N * (H + 2 * G) * half;
+
+    if (all == 0)
+        return;
+    if (fit (k, v, qkv, cosine, sine) && half % E::PER == 0)
+        keep<wide<E>><<<blocks_of (all / E::PER), THREADS, 0, s>>> (
+            k, v, qkv, cosine, sine, slot, at, N, T, H, G, half / E::PER);
+    else
+        keep<single<E>><<<blocks_of (all), THREADS, 0, s>>> (
+            k, v, qkv, cosine, sine, slot, at, N, T, H, G, half);
+}
+
+/* What some keys make of one head: greatest score, sum of powers, weighted
+ * values of this lane. Scores are times log2 (e). */
+template <int E> struct part {
+    float most, sum, y[E];
+};
+
+template <int E>
+static __device__ void join (part<E> &a, float most, float sum, const float *y)
+{
+    float both = fmaxf (a.most, most);
+    float p = both == -INFINITY ? 0 : exp2f (a.most - both);
+    float q = both == -INFINITY ? 0 : exp2f (most - both);
+
+    a.most = both;
+    a.sum = a.sum * p + sum * q;
+#pragma unroll
+    for (int e = 0; e < E; e++)
+        a.y[e] = a.y[e] * p + y[e] * q;
+}
+
+/* The lane's PER elements of a row of D, in C pieces that lie [lanes] apart. */
+template <typename L, int C>
+static __device__ void row_part (const typename L::elem *row, int D, int lane,
+                                 int lanes, float *x)
+{
+#pragma unroll
+    for (int c = 0; c < C; c++) {
+        int d = (c * lanes + lane) * L::W;
+
+        if (d < D)
+            get<L> (row + d, x + c * L::W);
+        else
+            for (int i = 0; i < L::W; i++)
+                x[c * L::W + i] = 0;
+    }
+}
+
+/* Scores of one key with R heads, known to all its lanes. */
+template <int E, int R>
+static __device__ void scores (float *s, const float (*q)[E], const float *key,
+                               int lanes)
+{
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+        s[r] = 0;
+#pragma unroll
+        for (int e = 0; e < E; e++)
+            s[r] += q[r][e] * key[e];
+    }
+    for (int far = lanes / 2; far > 0; far /= 2)
+#pragma unroll
+        for (int r = 0; r < R; r++)
+            s[r] += __shfl_xor_sync (0xffffffffu, s[r], far);
+}
+
+template <int E>
+static __device__ void take (part<E> &a, float score, const float *value)
+{
+    float both = fmaxf (a.most, score);
+    float p = exp2f (a.most - both), q = exp2f (score - both);
+
+    a.most = both;
+    a.sum = a.sum * p + q;
+#pragma unroll
+    for (int e = 0; e < E; e++)
+        a.y[e] = a.y[e] * p + q * value[e];
+}
+
+/* Join the groups of a warp, then the warps; lanes of group 0 of warp 0 have
+ * it. */
+template <int E>
+static __device__ void join_block (part<E> &a, int lanes, float (*share)[32])
+{
+    int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+
+    for (int far = lanes; far < 32; far *= 2) {
+        float y[E], most = __shfl_xor_sync (0xffffffffu, a.most, far);
+        float sum = __shfl_xor_sync (0xffffffffu, a.sum, far);
+
+#pragma unroll
+        for (int e = 0; e < E; e++)
+            y[e] = __shfl_xor_sync (0xffffffffu, a.y[e], far);
+        join (a, most, sum, y);
+    }
+    __syncthreads ();
+    if (lane < lanes) {
+        share[warp * (E + 2)][lane] = a.most;
+        share[warp * (E + 2) + 1][lane] = a.sum;
+#pragma unroll
+        for (int e = 0; e < E; e++)
+            share[warp * (E + 2) + 2 + e][lane] = a.y[e];
+    }
+    __syncthreads ();
+    for (int w = 1; warp == 0 && lane < lanes && w < WARPS; w++) {
+        float y[E];
+
+#pragma unroll
+        for (int e = 0; e < E; e++)
+            y[e] = share[w * (E + 2) + 2 + e][lane];
+        join (a, share[w * (E + 2)][lane], share[w * (E + 2) + 1][lane], y);
+    }
+}
+
+/* grid (N, G, blocks of R heads that share a key) */
+template <typename L, int C, int R>
+static __global__ void __launch_bounds__ (THREADS)
+    decode (typename L::elem *y, const typename L::elem *qkv,
+            const typename L::elem *k, const typename L::elem *v,
+            const int32_t *slot, const int32_t *at, size_t T, int H, int G,
+            int D, int lanes, float scale)
+{
+    enum { E = C * L::W };
+    __shared__ float share[WARPS * (E + 2)][32];
+    int lane = (int)threadIdx.x % lanes, groups = THREADS / lanes;
+    int first = (int)blockIdx.y * (H / G) + (int)blockIdx.z * R;
+    int heads = min (R, H / G - (int)blockIdx.z * R);
+    size_t n = blockIdx.x, from;
+    int last = at[n];
+    float q[R][E];
+    part<E> a[R];
+
+    if (last < 0)
+        return;
+    from = ((size_t)slot[n] * G + blockIdx.y) * T * D;
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+        int h = first + min (r, heads - 1);
+
+        row_part<L, C> (qkv + (n * (H + 2 * G) + h) * D, D, lane, lanes, q[r]);
+        a[r].most = -INFINITY;
+        a[r].sum = 0;
+#pragma unroll
+        for (int e = 0; e < E; e++) {
+            q[r][e] *= scale;
+            a[r].y[e] = 0;
+        }
+    }
+    /* all lanes of a warp go round equally often, for the sums between them */
+#pragma unroll 2
+    for (int base = 0; base <= last; base += groups) {
+        int t = base + (int)threadIdx.x / lanes;
+        bool mine = t <= last;
+        size_t row = from + (size_t)(mine ? t : last) * D;
+        float key[E], value[E], s[R];
+
+        row_part<L, C> (k + row, D, lane, lanes, key);
+        row_part<L, C> (v + row, D, lane, lanes, value);
+        scores<E, R> (s, q, key, lanes);
+#pragma unroll
+        for (int r = 0; mine && r < R; r++)
+            take (a[r], s[r], value);
+    }
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+        join_block (a[r], lanes, share);
+        if (threadIdx.x >= lanes || r >= heads)
+            continue;
+#pragma unroll
+        for (int c = 0; c < C; c++) {
+            int d = (c * lanes + lane) * L::W;
+            float x[L::W];
+
+#pragma unroll
+            for (int i = 0; i < L::W; i++)
+                x[i] = a[r].y[c * L::W + i] / a[r].sum;
+            if (d < D)
+                put<L> (y + (n * H + first + r) * D + d, x);
+        }
+    }
+}
+
+template <typename L, int C, int R>
+static void decode_go (typename L::elem *y, const typename L::elem *qkv,
+                       const typename L::elem *k, const typename L::elem *v,
+                       const int32_t *slot, const int32_t *at, size_t N,
+                       size_t T, size_t H, size_t G, size_t D, double scale,
+                       void *stream)
+{
+    size_t blocks = (H / G + R - 1) / R;
+    int lanes = 1;
+
+    while ((size_t)lanes * C * L::W < D)
+        lanes *= 2;
+    decode<L, C, R><<<dim3 ((unsigned)N, (unsigned)G, (unsigned)blocks),
+                      THREADS, 0, (cudaStream_t)stream>>> (
+        y, qkv, k, v, slot, at, T, (int)H, (int)G, (int)D, lanes,
+        (float)(scale * 1.4426950408889634));
+}
+
+template <typename T>
+static void decode_run (typename T::elem *y, const typename T::elem *qkv,
+                        const typename T::elem *k, const typename T::elem *v,
+                        const int32_t *slot, const int32_t *at, size_t N,
+                        size_t len, size_t H, size_t G, size_t D, double scale,
+                        void *stream)
+{
+    bool whole = fit (y, qkv, k, v) && D % T::PER == 0;
+
+    if (N == 0)
+        return;
+    if (!whole)
+        decode_go<single<T>, 8, 1> (y, qkv, k, v, slot, at, N, len, H, G, D,
+                                    scale, stream);
+    else if (D > 32 * T::PER)
+        decode_go<wide<T>, 2, 2> (y, qkv, k, v, slot, at, N, len, H, G, D,
+                                  scale, stream);
+    else if (H == G)
+        decode_go<wide<T>, 1, 1> (y, qkv, k, v, slot, at, N, len, H, G, D,
+                                  scale, stream);
+    else
+        decode_go<wide<T>, 1, HEADS_MOST> (y, qkv, k, v, slot, at, N, len, H, G,
+                                           D, scale, stream);
+}
+
+#define MAKE(d)                                                                \
+    void kern_keep_fwd_##d##_cuda (LAYERS_ELEM (d) * k, LAYERS_ELEM (d) * v,   \
+                                   LAYERS_ELEM (d) * qkv, const float *cosine, \
+                                   const float *sine, const int32_t *slot,     \
+                                   const int32_t *at, size_t N, size_t T,      \
+                                   size_t H, size_t G, size_t D, void *stream) \
+    {                                                                          \
+        keep_run<as_##d> (k, v, qkv, cosine, sine, slot, at, N, T, H, G, D,    \
+                          stream);                                             \
+    }                                                                          \
+    void kern_decode_fwd_##d##_cuda (                                          \
+        LAYERS_ELEM (d) * y, const LAYERS_ELEM (d) * qkv,                      \
+        const LAYERS_ELEM (d) * k, const LAYERS_ELEM (d) * v,                  \
+        const int32_t *slot, const int32_t *at, size_t N, size_t T, size_t H,  \
+        size_t G, size_t D, double scale, void *scratch, void *stream)         \
+    {                                                                          \
+        (void)scratch;                                                         \
+        decode_run<as_##d> (y, qkv, k, v, slot, at, N, T, H, G, D, scale,      \
+                            stream);                                           \
+    }
+
+LAYERS_EACH (MAKE)
