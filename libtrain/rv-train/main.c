@@ -10,6 +10,7 @@
 
 #include "launcher/version.h"
 #include "ckpt_cmd.h"
+#include "generate_cmd.h"
 #include "probe_cmd.h"
 #include "run.h"
 #include "tokenize_cmd.h"
@@ -27,6 +28,7 @@ static const char usage[] =
     "Usage: rv-train [--check] FILE [section.key=value...]\n"
     "       rv-train ckpt DIR|FILE.safetensors\n"
     "       rv-train tokenize OUT FILE...\n"
+    "       rv-train generate [OPTION...] MODEL PROMPT...\n"
     "       rv-train probe [--json]\n"
     "       rv-train --help | --version\n"
     "Train a language model on text, as FILE says (rv-train(1)).\n"
@@ -36,6 +38,8 @@ static const char usage[] =
     "  --check             read and check the settings, train nothing\n"
     "  ckpt                list a checkpoint and verify its sums\n"
     "  tokenize            bytes of text to a file of tokens\n"
+    "  generate            continue texts with a model directory or "
+    "checkpoint\n"
     "  probe               try copies between each two GPUs with patterns\n"
     "  --help              this text\n"
     "  --version           version, and what it was built for\n"
@@ -180,6 +184,16 @@ static int tokenize (int argc, char **argv)
     return EXIT_OK;
 }
 
+static int generate (int argc, char **argv)
+{
+    train_error_t err = {0};
+    struct who who = {0};
+
+    if (generate_cmd (argc - 1, argv + 1, &err) != TRAIN_OK)
+        return fail (who, "generate", "text", &err);
+    return EXIT_OK;
+}
+
 static int command (int argc, char **argv)
 {
     bool check = argc > 1 && strcmp (argv[1], "--check") == 0;
@@ -204,11 +218,13 @@ static int command (int argc, char **argv)
         return probe (argc, argv);
     if (!check && strcmp (argv[at], "ckpt") == 0)
         return ckpt (argc, argv);
+    if (!check && strcmp (argv[at], "generate") == 0)
+        return generate (argc, argv);
     if (!check && strcmp (argv[at], "tokenize") == 0)
         return tokenize (argc, argv);
     if (!strpbrk (argv[at], "./"))
         return usage_error ("a file's name has a '.' or a '/', and the "
-                            "commands are ckpt, tokenize, probe",
+                            "commands are ckpt, tokenize, generate, probe",
                             argv[at]);
     for (int i = at + 1; i < argc; i++)
         if (!strchr (argv[i], '='))

@@ -1,0 +1,465 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * generate_cmd.c - rv-train generate: options, prompts, and tokens shown as they
+ * come */
+#include "config.h"
+
+#include "generate_cmd.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <jansson.h>
+
+#include <train/generate.h>
+#include <train/tokenizer.h>
+
+#include "libtrain/backend.h"
+#include "libtrain/err.h"
+
+enum { MOST = 32 }; /* of an option that may stand several times */
+
+struct text {
+    int32_t *ids; /* (n + max_new): the prompt's, then those added */
+    size_t n, all;
+    size_t before; /* bytes of the prompt, decoded */
+    size_t shown;  /* bytes of what follows */
+};
+
+struct job {
+    const char *model, *tokenizer_name, *file;
+    train_dtype_t dtype;
+    int device; /* -1 automatic, 0 host, 1 GPU */
+    bool json, keep_on;
+    train_generate_options_t o;
+    int32_t stop_id[MOST];
+    char *stop[MOST];
+    size_t n_stop;
+    char **prompts;
+    size_t n;
+
+    train_tokenizer_t *tokenizer;
+    struct text *texts;    /* (n) */
+    train_status_t status; /* of showing */
+    train_error_t *err;
+};
+
+static train_status_t real (const char *text, double *ret, const char *name,
+                            train_error_t *err)
+{
+    char *end;
+
+    *ret = strtod (text, &end);
+    if (end == text || *end)
+        return err_set (err, TRAIN_EINVAL, "--%s '%s' is no number", name,
+                        text);
+    return TRAIN_OK;
+}
+
+static train_status_t whole (const char *text, long most, long *ret,
+                             const char *name, train_error_t *err)
+{
+    char *end;
+
+    errno = 0;
+    *ret = strtol (text, &end, 10);
+    if (end == text || *end || errno || *ret < 0 || *ret > most)
+        return err_set (err, TRAIN_EINVAL, "--%s '%s' is not within 0 and %ld",
+                        name, text, most);
+    return TRAIN_OK;
+}
+
+static train_status_t choice (const char *text, const char *const *words,
+                              size_t n, int *ret, const char *name,
+                              train_error_t *err)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp (text, words[i]) == 0) {
+            *ret = (int)i;
+            return TRAIN_OK;
+        }
+    return err_set (err, TRAIN_EINVAL, "--%s '%s' is none of %s, %s, %s", name,
+                    text, words[0], words[1], words[2]);
+}
+
+static const struct option options[] = {
+    {"file", required_argument, NULL, 'f'},
+    {"max", required_argument, NULL, 'n'},
+    {"temperature", required_argument, NULL, 't'},
+    {"top-k", required_argument, NULL, 'k'},
+    {"top-p", required_argument, NULL, 'p'},
+    {"min-p", required_argument, NULL, 'm'},
+    {"repetition", required_argument, NULL, 'r'},
+    {"seed", required_argument, NULL, 's'},
+    {"stop", required_argument, NULL, 'S'},
+    {"stop-id", required_argument, NULL, 'I'},
+    {"ignore-eos", no_argument, NULL, 'e'},
+    {"at-once", required_argument, NULL, 'a'},
+    {"tokenizer", required_argument, NULL, 'T'},
+    {"dtype", required_argument, NULL, 'd'},
+    {"device", required_argument, NULL, 'D'},
+    {"json", no_argument, NULL, 'j'},
+    {NULL, 0, NULL, 0},
+};
+
+static train_status_t take_list (struct job *j, int which, const char *arg,
+                                 train_error_t *err)
+{
+    long v;
+
+    if (j->n_stop == MOST || j->o.n_stop == MOST)
+        return err_set (err, TRAIN_EINVAL, "more than %d stops", MOST);
+    if (which == 'S') {
+        if (!*arg)
+            return err_set (err, TRAIN_EINVAL, "--stop is empty");
+        j->stop[j->n_stop++] = (char *)(uintptr_t)arg;
+        return TRAIN_OK;
+    }
+    TRY (whole (arg, INT_MAX, &v, "stop-id", err));
+    j->stop_id[j->o.n_stop++] = (int32_t)v;
+    return TRAIN_OK;
+}
+
+static train_status_t take_word (struct job *j, int which, const char *arg,
+                                 train_error_t *err)
+{
+    static const char *const devices[] = {"auto", "cpu", "cuda"};
+    static const char *const dtypes[] = {"fp32", "bf16", "fp16"};
+    static const train_dtype_t dtype[] = {TRAIN_F32, TRAIN_BF16, TRAIN_F16};
+    int i;
+
+    switch (which) {
+    case 'f':
+        j->file = arg;
+        break;
+    case 'T':
+        j->tokenizer_name = arg;
+        break;
+    case 'e':
+        j->keep_on = true;
+        break;
+    case 'j':
+        j->json = true;
+        break;
+    case 'd':
+        TRY (choice (arg, dtypes, 3, &i, "dtype", err));
+        j->dtype = dtype[i];
+        break;
+    default:
+        TRY (choice (arg, devices, 3, &i, "device", err));
+        j->device = i - 1;
+    }
+    return TRAIN_OK;
+}
+
+static train_status_t take_option (struct job *j, int which, const char *arg,
+                                   train_error_t *err)
+{
+    long v = 0;
+
+    switch (which) {
+    case 'n':
+        TRY (whole (arg, 1 << 20, &v, "max", err));
+        j->o.max_new = (int)v;
+        return TRAIN_OK;
+    case 'k':
+        TRY (whole (arg, INT_MAX, &v, "top-k", err));
+        j->o.top_k = (int)v;
+        return TRAIN_OK;
+    case 'a':
+        TRY (whole (arg, INT_MAX, &v, "at-once", err));
+        j->o.at_once = (int)v;
+        return TRAIN_OK;
+    case 's':
+        TRY (whole (arg, LONG_MAX, &v, "seed", err));
+        j->o.seed = (uint64_t)v;
+        return TRAIN_OK;
+    case 't':
+        return real (arg, &j->o.temperature, "temperature", err);
+    case 'p':
+        return real (arg, &j->o.top_p, "top-p", err);
+    case 'm':
+        return real (arg, &j->o.min_p, "min-p", err);
+    case 'r':
+        return real (arg, &j->o.repetition, "repetition", err);
+    case 'S':
+    case 'I':
+        return take_list (j, which, arg, err);
+    default:
+        return take_word (j, which, arg, err);
+    }
+}
+
+static train_status_t read_options (struct job *j, int argc, char **argv,
+                                    train_error_t *err)
+{
+    int which;
+
+    optind = 1;
+    opterr = 0;
+    while ((which = getopt_long (argc, argv, "", options, NULL)) != -1) {
+        if (which == '?' || which == ':')
+            return err_set (err, TRAIN_EINVAL,
+                            "'%s' is no option, or lacks its value; "
+                            "rv-train(1) has them",
+                            argv[optind - 1]);
+        TRY (take_option (j, which, optarg, err));
+    }
+    if (optind >= argc)
+        return err_set (err, TRAIN_EINVAL,
+                        "no model: name a directory, then prompts");
+    j->model = argv[optind];
+    j->prompts = argv + optind + 1;
+    j->n = (size_t)(argc - optind - 1);
+    if ((j->file != NULL) == (j->n > 0))
+        return err_set (err, TRAIN_EINVAL,
+                        "give prompts, or --file, and not both");
+    if (j->n > 1 && !j->json)
+        return err_set (err, TRAIN_EINVAL,
+                        "several prompts need --json, which says whose each "
+                        "token is");
+    return TRAIN_OK;
+}
+
+static train_status_t read_file (const char *name, char **ret, size_t *ret_size,
+                                 train_error_t *err)
+{
+    FILE *f = strcmp (name, "-") == 0 ? stdin : fopen (name, "re");
+    size_t room = 0;
+    ssize_t n;
+
+    if (!f)
+        return err_set (err, errno == ENOENT ? TRAIN_ENOTFOUND : TRAIN_EIO,
+                        "%s: %s", name, strerror (errno));
+    errno = 0;
+    n = getdelim (ret, &room, '\0', f);
+    if (f != stdin)
+        fclose (f);
+    if (n < 0 && errno)
+        return err_set (err, TRAIN_EIO, "%s: %s", name, strerror (errno));
+    *ret_size = n < 0 ? 0 : (size_t)n;
+    return TRAIN_OK;
+}
+
+/* Ids that end a text by the model's own files: a number or a list of them. */
+static void take_eos (struct job *j, const char *dir)
+{
+    static const char *const names[] = {"generation_config.json",
+                                        "config.json"};
+    json_t *eos = NULL, *root = NULL;
+
+    for (size_t i = 0; i < 2 && !eos; i++) {
+        char path[4096];
+
+        snprintf (path, sizeof (path), "%s/%s", dir, names[i]);
+        json_decref (root);
+        root = json_load_file (path, 0, NULL);
+        eos = json_object_get (root, "eos_token_id");
+    }
+    if (json_is_integer (eos) && j->o.n_stop < MOST)
+        j->stop_id[j->o.n_stop++] = (int32_t)json_integer_value (eos);
+    for (size_t i = 0; i < json_array_size (eos) && j->o.n_stop < MOST; i++)
+        j->stop_id[j->o.n_stop++] =
+            (int32_t)json_integer_value (json_array_get (eos, i));
+    json_decref (root);
+}
+
+static train_status_t open_tokenizer (struct job *j, const char *dir,
+                                      train_error_t *err)
+{
+    char path[4096];
+
+    snprintf (path, sizeof (path), "%s/tokenizer.json", dir);
+    if (!j->tokenizer_name)
+        j->tokenizer_name = access (path, F_OK) == 0 ? dir : "bytes";
+    return train_tokenizer_open (j->tokenizer_name, &j->tokenizer, err);
+}
+
+static train_status_t add_prompt (struct job *j, struct text *t,
+                                  const char *text, size_t size,
+                                  train_error_t *err)
+{
+    int32_t *ids = NULL;
+    char *back = NULL;
+
+    TRY (train_tokenizer_encode (j->tokenizer, &ids, &t->n, text, size, true,
+                                 NULL, err));
+    t->ids = calloc (t->n + (size_t)j->o.max_new, sizeof (*t->ids));
+    if (!t->ids || t->n > INT_MAX / 2) {
+        free (ids);
+        return err_set (err, TRAIN_ENOMEM, "no memory for a prompt");
+    }
+    if (t->n > 0)
+        memcpy (t->ids, ids, t->n * sizeof (*ids));
+    free (ids);
+    t->all = t->n;
+    TRY (train_tokenizer_decode (j->tokenizer, &back, &t->before, t->ids, t->n,
+                                 true, err));
+    free (back);
+    return TRAIN_OK;
+}
+
+static train_status_t add_prompts (struct job *j, train_error_t *err)
+{
+    char *text = NULL;
+    size_t size = 0;
+    train_status_t status = TRAIN_OK;
+
+    if (j->file) {
+        TRY (read_file (j->file, &text, &size, err));
+        j->n = 1;
+    }
+    if (!(j->texts = calloc (j->n, sizeof (*j->texts))))
+        status = err_set (err, TRAIN_ENOMEM, "no memory for prompts");
+    for (size_t i = 0; i < j->n && status == TRAIN_OK; i++)
+        status = add_prompt (j, &j->texts[i], text ? text : j->prompts[i],
+                             text ? size : strlen (j->prompts[i]), err);
+    free (text);
+    return status;
+}
+
+/* A line of JSON for a token; the piece may be empty: more is to come. */
+static void print_json (int text, int32_t id, const char *piece, size_t size,
+                        const char *end)
+{
+    json_t *line = json_pack ("{s:s, s:i, s:i, s:s%, s:s?}", "schema",
+                              "rv.generate/1", "text", text, "id", (int)id,
+                              "piece", piece, size, "end", end);
+
+    if (!line) /* bytes that are no UTF-8 */
+        line = json_pack ("{s:s, s:i, s:i, s:s, s:s?}", "schema",
+                          "rv.generate/1", "text", text, "id", (int)id, "piece",
+                          "\xef\xbf\xbd", "end", end);
+    json_dumpf (line, stdout, JSON_COMPACT);
+    putchar ('\n');
+    json_decref (line);
+}
+
+static bool is_stop_id (const struct job *j, int32_t id)
+{
+    for (size_t i = 0; i < j->o.n_stop; i++)
+        if (j->stop_id[i] == id)
+            return true;
+    return false;
+}
+
+/* Does the text go on? */
+static bool show (struct job *j, int b, int32_t id)
+{
+    struct text *t = &j->texts[b];
+    bool by_id = is_stop_id (j, id), by_text = false;
+    bool full = t->all + 1 == t->n + (size_t)j->o.max_new;
+    char *text = NULL;
+    const char *new;
+    size_t size = 0, ready;
+
+    t->ids[t->all++] = id;
+    j->status = train_tokenizer_decode (j->tokenizer, &text, &size, t->ids,
+                                        t->all - (by_id ? 1 : 0), true, j->err);
+    if (j->status != TRAIN_OK)
+        return false;
+    new = size > t->before ? text + t->before : text + size;
+    size -= (size_t)(new - text);
+    ready =
+        generate_ready (new, size, j->stop, j->n_stop, by_id || full, &by_text);
+    ready = ready < t->shown ? t->shown : ready;
+    if (j->json)
+        print_json (b, id, new + t->shown, ready - t->shown,
+                    by_text ? "string"
+                    : by_id ? "id"
+                    : full  ? "length"
+                            : NULL);
+    else
+        fwrite (new + t->shown, 1, ready - t->shown, stdout);
+    fflush (stdout);
+    t->shown = ready;
+    free (text);
+    return !by_text;
+}
+
+static bool on_token (void *arg, int b, int32_t id)
+{
+    struct job *j = arg;
+
+    return j->status == TRAIN_OK && show (j, b, id);
+}
+
+static train_status_t go (struct job *j, train_decoder_t *m, train_error_t *err)
+{
+    const int32_t **prompts = calloc (j->n, sizeof (*prompts));
+    int32_t *ids = calloc (j->n * (size_t)j->o.max_new, sizeof (*ids));
+    int *length = calloc (j->n, sizeof (*length));
+    int *got = calloc (j->n, sizeof (*got));
+    train_status_t status;
+
+    for (size_t i = 0; prompts && length && i < j->n; i++) {
+        prompts[i] = j->texts[i].ids;
+        length[i] = (int)j->texts[i].n;
+    }
+    j->o.stop = j->stop_id;
+    j->o.on_token = on_token;
+    j->o.arg = j;
+    j->err = err;
+    if (!prompts || !ids || !length || !got)
+        status = err_set (err, TRAIN_ENOMEM, "no memory for prompts");
+    else
+        status = train_generate (ids, got, m, prompts, length, (int)j->n, &j->o,
+                                 err);
+    free (prompts);
+    free (ids);
+    free (length);
+    free (got);
+    return j->status != TRAIN_OK ? j->status : status;
+}
+
+/* auto: a GPU where there is one. */
+static bool on_gpu (const struct job *j)
+{
+    const struct backend_ops *ops;
+
+    if (j->device >= 0)
+        return j->device == 1;
+    return backend_find ("cuda", &ops, NULL) == TRAIN_OK
+           && ops->probe (NULL, NULL) == TRAIN_OK;
+}
+
+static train_status_t run (struct job *j, train_error_t *err)
+{
+    bool cuda = on_gpu (j);
+    train_decoder_t *m = NULL;
+    char *dir = NULL;
+    train_status_t status =
+        generate_model (j->model, j->dtype, cuda, &m, &dir, err);
+
+    if (status == TRAIN_OK)
+        status = open_tokenizer (j, dir, err);
+    if (status == TRAIN_OK && !j->keep_on)
+        take_eos (j, dir);
+    if (status == TRAIN_OK)
+        status = add_prompts (j, err);
+    if (status == TRAIN_OK)
+        status = go (j, m, err);
+    if (status == TRAIN_OK && !j->json)
+        putchar ('\n');
+    for (size_t i = 0; j->texts && i < j->n; i++)
+        free (j->texts[i].ids);
+    free (j->texts);
+    train_tokenizer_close (j->tokenizer);
+    train_decoder_destroy (m);
+    free (dir);
+    return status;
+}
+
+train_status_t generate_cmd (int argc, char **argv, train_error_t *err)
+{
+    struct job j = {.dtype = TRAIN_F32,
+                    .device = -1,
+                    .o = {.size = sizeof (j.o), .max_new = 64}};
+
+    TRY (read_options (&j, argc, argv, err));
+    return run (&j, err);
+}

@@ -1,0 +1,72 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# generate.sh - rv-train generate: a checkpoint that has learnt one text says it
+: "${top_srcdir:?}"
+# shellcheck source=tests/train/lib.bash
+. "$top_srcdir/tests/train/lib.bash"
+
+text=$tmp/abc.txt
+for ((i = 0; i < 200; i++)); do printf 'abcdefghijklmnopqrstuvwxyz.\n'; done >"$text"
+small "$tmp/g.ini" '[checkpoint]' "dir = $tmp/ckpt" 'every = 60'
+
+gen ()
+{
+    timeout 60 "$train" generate "$@" >"$tmp/out" 2>"$tmp/errors"
+}
+
+# says TEXT ARG... - does it print this, and nothing else?
+says ()
+{
+    local want=$1
+    shift
+    gen "$@" && [ "$(cat "$tmp/out")" = "$want" ]
+}
+
+# refused STATUS PATTERN ARG...
+refused ()
+{
+    local want=$1 pattern=$2 rc
+    shift 2
+    gen "$@"
+    rc=$?
+    cat "$tmp/errors" >>"$tmp/out"
+    [ $rc = "$want" ] && [ "$(wc -l <"$tmp/errors")" = 1 ] && grep -Eq -- "$pattern" "$tmp/errors"
+}
+
+ok "a model learns a text" run "$tmp/g.ini" run.steps=60
+ok "the folder's latest checkpoint goes on" says "fghijklm" --max 8 "$tmp/ckpt" "abcde"
+ok "so does the checkpoint itself" says "fghijklm" --max 8 "$tmp/ckpt/step-00000060" "abcde"
+printf abcde >"$tmp/prompt"
+ok "a prompt from a file" says "fghijklm" --max 8 --file "$tmp/prompt" "$tmp/ckpt"
+ok "a stop string, not shown, whose beginnings are" says "fghij" --max 20 --stop hx --stop kl "$tmp/ckpt" "abcde"
+ok "a stop id, not shown" says "fg" --max 20 --stop-id 104 "$tmp/ckpt" "abcde"
+lines ()
+{
+    gen --json --max 3 --at-once 1 "$tmp/ckpt" "abcde" "bcdefghi" || return 1
+    cat >"$tmp/want" <<'EOF'
+{"schema":"rv.generate/1","text":0,"id":102,"piece":"f","end":null}
+{"schema":"rv.generate/1","text":0,"id":103,"piece":"g","end":null}
+{"schema":"rv.generate/1","text":0,"id":104,"piece":"h","end":"length"}
+{"schema":"rv.generate/1","text":1,"id":106,"piece":"j","end":null}
+{"schema":"rv.generate/1","text":1,"id":107,"piece":"k","end":null}
+{"schema":"rv.generate/1","text":1,"id":108,"piece":"l","end":"length"}
+EOF
+    cmp "$tmp/want" "$tmp/out"
+}
+ok "--json has a line for each token of each text" lines
+seeds ()
+{
+    gen --temperature 3 --seed 5 --max 30 "$tmp/ckpt" abc && cp "$tmp/out" "$tmp/first" &&
+        gen --temperature 3 --seed 5 --max 30 "$tmp/ckpt" abc && cmp "$tmp/out" "$tmp/first" &&
+        gen --temperature 3 --seed 6 --max 30 "$tmp/ckpt" abc && ! cmp -s "$tmp/out" "$tmp/first"
+}
+ok "a seed gives its text again, another another" seeds
+ok "no model" refused 2 "no model"
+ok "a model that is not there" refused 3 "none" "$tmp/none" abc
+ok "no prompt" refused 2 "give prompts" "$tmp/ckpt"
+ok "an option that is none" refused 2 "'--tmperature' is no option" --tmperature 1 "$tmp/ckpt" abc
+ok "a value that is none" refused 2 "top-k 'x'" --top-k x "$tmp/ckpt" abc
+ok "a chance above 1" refused 2 "top_p 1.5" --top-p 1.5 "$tmp/ckpt" abc
+ok "an empty prompt" refused 2 "at least 1 is needed" "$tmp/ckpt" ""
+ok "several prompts without --json" refused 2 "need --json" "$tmp/ckpt" a b
+plan
