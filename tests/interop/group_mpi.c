@@ -10,25 +10,24 @@
  *   group_mpi mismatch    rank 1 reduces another number of elements
  *   group_mpi late        the last rank does not come in time
  *   group_mpi depart      rank 1 departs from a step that was learnt
+ *   group_mpi stopped     the last rank is stopped (SIGSTOP) while data moves
  * Prints "rank R: ..." a line: "ok", or what was wrong, or the error that the
  * mode is about. Exit status: 0, 1 for what is wrong, 2 for wrong usage. */
 #include "config.h"
 
-#include <poll.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <train/group.h>
+#include "group_mpi.h"
 #if HAVE_MPI
 #include <mpi.h>
 #endif
 
-#define LARGE   550001 /* of F64: more than one part */
-#define LATE_MS 5000
-#define TYPES   6 /* with arithmetic */
+#define LARGE 550001 /* of F64: more than one part */
+#define TYPES 6      /* with arithmetic */
 
 /* The same call on both groups, each with memory of its own. */
 struct side {
@@ -425,8 +424,7 @@ static void try_refusals (struct try *t, struct side *s)
         complain (t, "after refusals", err.text);
 }
 
-static train_group_t *join (const char *backend, const char *name,
-                            int64_t timeout_ms)
+train_group_t *join (const char *backend, const char *name, int64_t timeout_ms)
 {
     train_group_options_t opts = {.size = sizeof (opts),
                                   .backend = backend,
@@ -476,54 +474,14 @@ static int same (void)
     return wrong;
 }
 
-static train_status_t sum (train_group_t *group, float *data, int64_t n,
-                           train_error_t *err)
+train_status_t sum (train_group_t *group, float *data, int64_t n,
+                    train_error_t *err)
 {
     train_tensor_t t;
 
     if (train_tensor_view (&t, data, TRAIN_F32, 1, &n, err) != TRAIN_OK)
         return err->code;
     return train_all_reduce (group, &t.t, TRAIN_SUM, err);
-}
-
-/* The error that every rank is to have. */
-static int fault (const char *mode)
-{
-    bool late = strcmp (mode, "late") == 0,
-         depart = strcmp (mode, "depart") == 0;
-    /* MPI may take its time to begin: not within the short deadline */
-    train_group_t *first = join ("mpi", "first", 60000);
-    train_group_t *group = join ("mpi", "world", late ? LATE_MS : 60000);
-    train_group_t *beside = join ("host", "beside", 60000);
-    train_status_t status = TRAIN_OK;
-    train_error_t err = {0};
-    float data[100] = {0};
-    int rank;
-
-    if (!first || !group || !beside)
-        return 1;
-    rank = train_group_rank (group);
-    if (late && rank == train_group_size (group) - 1)
-        poll (NULL, 0, LATE_MS + 3000);
-    for (int i = 0; depart && i < 4 && status == TRAIN_OK; i++) {
-        int64_t n = i == 3 && rank == 1 ? 7 : 100;
-
-        status = train_step_begin (group, &err);
-        if (status == TRAIN_OK)
-            status = sum (group, data, n, &err);
-        if (status == TRAIN_OK)
-            status = train_step_end (group, &err);
-    }
-    if (!depart)
-        status = sum (group, data, rank == 1 && !late ? 99 : 100, &err);
-    printf ("rank %d: %s: %s\n", rank, train_status_name (status), err.text);
-    fflush (stdout);
-    train_group_destroy (group);
-    /* mpirun ends all when one ends without MPI_Finalize */
-    (void)train_barrier (beside, NULL);
-    train_group_destroy (beside);
-    train_group_destroy (first);
-    return status == TRAIN_OK;
 }
 
 #if HAVE_MPI
@@ -580,11 +538,14 @@ int main (int argc, char **argv)
         return own (MPI_THREAD_MULTIPLE);
     if (argc == 2 && strcmp (argv[1], "level") == 0)
         return own (MPI_THREAD_SINGLE);
+    if (argc == 2 && strcmp (argv[1], "stopped") == 0)
+        return stopped ();
     if (argc == 2
         && (strcmp (argv[1], "mismatch") == 0 || strcmp (argv[1], "late") == 0
             || strcmp (argv[1], "depart") == 0))
         return fault (argv[1]);
-    fputs ("usage: group_mpi same|own|level|after|built|mismatch|late|depart\n",
+    fputs ("usage: group_mpi same|own|level|after|built|mismatch|late|depart|"
+           "stopped\n",
            stderr);
     return 2;
 }

@@ -42,6 +42,21 @@ def run(command, **env):
         return f"no end within 300 s: {e.stdout}"
 
 
+def mpirun(mode, ranks):
+    return run(["mpirun", "--oversubscribe", "-n", str(ranks), PROGRAM, mode],
+               OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+
+
+def stopped(ranks):
+    """The last rank by SIGSTOP while MPI moves data: the others name it within
+    the deadline and 2 s. It goes on when they have, and may say what it will."""
+    text = mpirun("stopped", ranks)
+    lines = dict(re.findall(r"^rank (\d+): (.*)$", text, re.M))
+    want = rf"ETIMEDOUT: .*rank {ranks - 1} did not .*; in time$"
+    good = all(re.match(want, lines.get(str(r), "")) for r in range(ranks - 1))
+    check(f"stopped, {ranks} ranks", good and len(lines) == ranks, text)
+
+
 def alone():
     """A program that nothing started."""
     clean = [k for k in os.environ if k.startswith(("PMIX_", "PMI_", "OMPI_"))]
@@ -56,11 +71,12 @@ if not built or not shutil.which("mpirun"):
     print("0 passed, 1 failed, 0 skipped" if failed else "0 passed, 0 failed, 1 skipped")
     sys.exit(failed)
 for mode, ranks, want in CASES:
-    text = run(["mpirun", "--oversubscribe", "-n", str(ranks), PROGRAM, mode],
-               OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    text = mpirun(mode, ranks)
     lines = re.findall(r"^rank \S+: (.*)$", text, re.M)
     check(f"{mode}, {ranks} ranks",
           len(lines) == ranks and all(re.match(want, s) for s in lines), text)
+stopped(2)
+stopped(4)
 alone()
 print(f"{counts['passed']} passed, {counts['failed']} failed, 0 skipped")
 sys.exit(1 if counts["failed"] else 0)
