@@ -97,6 +97,14 @@ for c in "$work"/sample*.c; do
     check "README sample $samples runs alone" timeout 30 "${c%.c}"
 done
 check "README has samples" test "$samples" -ge 2
+# The installed examples of libtrain, each with what it needs to run alone.
+for example in "verified_copy" "collective_deadline" "read_safetensors $src/tests/golden/hf-llama.safetensors"; do
+    name=${example%% *}
+    # shellcheck disable=SC2046
+    check "example $name compiles" ${CC:-cc} -Wall -Wextra -Werror -o "$work/$name" "$prefix/share/doc/rv/examples/$name.c" $(pkg-config --cflags --libs train) -lm
+    # shellcheck disable=SC2086
+    check "example $name runs alone" timeout 30 "$work"/$example
+done
 check "make uninstall" make -s uninstall
 check "uninstall leaves what an administrator wrote, alone" \
     bash -c "find '$prefix' ! -type d | grep -vx '$prefix/etc/rv/rv.conf' | grep . && exit 1; test -e '$prefix/etc/rv/rv.conf'"
