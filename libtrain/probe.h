@@ -96,4 +96,9 @@ train_status_t probe_load (const struct backend_ops *ops, int n,
                            struct probe_pair *ret, char *note, size_t size,
                            train_error_t *err);
 
+/* probe_key - what findings hold for: a boot, a driver, these GPUs by [ids] of so
+ * many bytes, and this version; each is its line, or "". Pure. */
+uint64_t probe_key (const char *boot, const char *driver, const void *ids,
+                    size_t bytes);
+
 #endif

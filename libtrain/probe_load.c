@@ -54,18 +54,23 @@ static void first_line (const char *path, char *text, size_t size)
         fclose (f);
 }
 
-/* What the findings hold for: a boot, a driver, these GPUs, this version. */
+uint64_t probe_key (const char *boot, const char *driver, const void *ids,
+                    size_t bytes)
+{
+    uint64_t key = XXH3_64bits_withSeed (boot, strlen (boot), 1);
+
+    key = XXH3_64bits_withSeed (driver, strlen (driver), key);
+    key = XXH3_64bits_withSeed (VERSION, strlen (VERSION), key);
+    return XXH3_64bits_withSeed (ids, bytes, key);
+}
+
 static uint64_t key_of (const struct load *l)
 {
     char boot[64], driver[64];
-    uint64_t key;
 
     first_line ("/proc/sys/kernel/random/boot_id", boot, sizeof (boot));
     first_line ("/sys/module/nvidia/version", driver, sizeof (driver));
-    key = XXH3_64bits_withSeed (boot, strlen (boot), 1);
-    key = XXH3_64bits_withSeed (driver, strlen (driver), key);
-    key = XXH3_64bits_withSeed (VERSION, strlen (VERSION), key);
-    return XXH3_64bits_withSeed (l->id, (size_t)l->n * sizeof (*l->id), key);
+    return probe_key (boot, driver, l->id, (size_t)l->n * sizeof (*l->id));
 }
 
 static train_status_t name_gpus (struct load *l, const struct backend_ops *ops,

@@ -216,6 +216,22 @@ static void asked_once (void **state)
     free (cache);
 }
 
+/* Another boot, driver, list of GPUs: other findings. */
+static void keyed (void **state)
+{
+    static const char ids[2][8] = {"gpu a", "gpu b"},
+                      turned[2][8] = {"gpu b", "gpu a"};
+    uint64_t key = probe_key ("boot", "580.159", ids, sizeof (ids));
+
+    (void)state;
+    assert_true (key == probe_key ("boot", "580.159", ids, sizeof (ids)));
+    assert_true (key != probe_key ("boou", "580.159", ids, sizeof (ids)));
+    assert_true (key != probe_key ("boot", "580.160", ids, sizeof (ids)));
+    assert_true (key != probe_key ("boot", "", ids, sizeof (ids)));
+    assert_true (key != probe_key ("boot", "580.159", turned, sizeof (turned)));
+    assert_true (key != probe_key ("boot", "580.159", ids, sizeof (*ids)));
+}
+
 static void child_fails (void **state)
 {
     static const struct {
@@ -333,6 +349,7 @@ int main (void)
         cmocka_unit_test (no_way_and_slow),
         cmocka_unit_test (words_differ),
         cmocka_unit_test (json),
+        cmocka_unit_test (keyed),
         cmocka_unit_test_setup_teardown (asked_once, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown (child_fails, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown (kept_but_wrong, make_dir, remove_dir),
