@@ -221,7 +221,9 @@ void kern_cross_entropy_bwd_f64_host (double *logits, double *ret_sum,
 
 /* linear_ce - sum of -log softmax (h w^T)[target] over counted rows, and the
  * gradient of scale times it, without the logits of all rows.
- *   ret_sum, ret_n, targets   as in cross_entropy_fwd
+ *   sum       (1) ADDED to, nats; NULL = not wanted
+ *   counted   (1) ADDED to: rows with a target >= 0; NULL = not wanted
+ *   targets   (N) in 0..V-1, or negative: the row is ignored
  *   dh        (N,C) written; NULL = not wanted
  *   dw        (V,C) added to; NULL = not wanted
  *   h         (N,C)
@@ -230,22 +232,22 @@ void kern_cross_entropy_bwd_f64_host (double *logits, double *ret_sum,
  *   scratch   kern_linear_ce_scratch (V) elements, garbage before and after
  * Logits and their gradient are of the dtype, losses and sums in double.
  * On a GPU: linear_ce.h, through gemm_lt. */
-void kern_linear_ce_f32_host (double *ret_sum, int64_t *ret_n, float *dh,
+void kern_linear_ce_f32_host (double *sum, int64_t *counted, float *dh,
                               float *dw, const float *h, const float *w,
                               const int32_t *targets, size_t N, size_t C,
                               size_t V, double scale, void *scratch,
                               void *stream);
-void kern_linear_ce_f64_host (double *ret_sum, int64_t *ret_n, double *dh,
+void kern_linear_ce_f64_host (double *sum, int64_t *counted, double *dh,
                               double *dw, const double *h, const double *w,
                               const int32_t *targets, size_t N, size_t C,
                               size_t V, double scale, void *scratch,
                               void *stream);
-void kern_linear_ce_bf16_host (double *ret_sum, int64_t *ret_n, uint16_t *dh,
+void kern_linear_ce_bf16_host (double *sum, int64_t *counted, uint16_t *dh,
                                float *dw, const uint16_t *h, const uint16_t *w,
                                const int32_t *targets, size_t N, size_t C,
                                size_t V, double scale, void *scratch,
                                void *stream);
-void kern_linear_ce_f16_host (double *ret_sum, int64_t *ret_n, uint16_t *dh,
+void kern_linear_ce_f16_host (double *sum, int64_t *counted, uint16_t *dh,
                               float *dw, const uint16_t *h, const uint16_t *w,
                               const int32_t *targets, size_t N, size_t C,
                               size_t V, double scale, void *scratch,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * linear_ce.c - linear layer and cross-entropy on a GPU, a chunk of rows at a time */
+ * linear_ce.c - linear layer and cross-entropy on a GPU, a chunk of rows at a
+ * time */
 #include "config.h"
 
 #include "linear_ce.h"
@@ -10,8 +11,8 @@
 #include "kernels.h"
 #include "linear_ce_parts.h"
 
-/* 2048 rows of 151936 logits in bf16: with less, the tiles of dh (rows x C) leave
- * a fifth of an H200's multiprocessors idle. */
+/* 2048 rows of 151936 logits in bf16: with less, the tiles of dh (rows x C)
+ * leave a fifth of an H200's multiprocessors idle. */
 #define BUFFER ((size_t)604 << 20)
 #define TILE   128 /* rows of the products' tiles */
 
@@ -129,13 +130,12 @@ enum gemm_lt_status linear_logprob (struct gemm_lt *g, float *logp,
     return status;
 }
 
-enum gemm_lt_status linear_ce (struct gemm_lt *g, double *ret_sum,
-                               int64_t *ret_n, void *dh, float *dw,
-                               const void *h, const void *w,
-                               const int32_t *targets, enum gemm_lt_dtype dtype,
-                               size_t N, size_t C, size_t V, double scale,
-                               const float *factor, void *scratch, void *stream,
-                               char *why)
+enum gemm_lt_status linear_ce (struct gemm_lt *g, double *sum, int64_t *counted,
+                               void *dh, float *dw, const void *h,
+                               const void *w, const int32_t *targets,
+                               enum gemm_lt_dtype dtype, size_t N, size_t C,
+                               size_t V, double scale, const float *factor,
+                               void *scratch, void *stream, char *why)
 {
     float *logp = scratch, *dlogp = logp + N;
     enum gemm_lt_status status;
@@ -148,7 +148,7 @@ enum gemm_lt_status linear_ce (struct gemm_lt *g, double *ret_sum,
                              scratch, stream, why);
     if (status != GEMM_LT_OK)
         return status;
-    linear_ce_sum (ret_sum, ret_n, logp, targets, N, stream);
+    linear_ce_sum (sum, counted, logp, targets, N, stream);
     e = cudaGetLastError ();
     if (e != cudaSuccess)
         return gemm_lt_say (why, GEMM_LT_EDEVICE, "cross-entropy: %s",

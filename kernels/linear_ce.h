@@ -28,13 +28,11 @@ size_t linear_ce_scratch (enum gemm_lt_dtype dtype, size_t N, size_t V);
  * gradient.
  *   logp      (N) f32 written, entropy (N) f32 written or NULL, targets (N),
  *   dlogp     (N) f32 or NULL: as in kern_logprob_*_cuda; NULL = no gradient
- *   dh        (N,C) of [dtype] written; NULL = not wanted; not read without dlogp
- *   dw        (V,C) f32 added to; NULL = not wanted
- *   h         (N,C) of [dtype]
- *   w         (V,C) of [dtype]
- *   scratch   linear_ce_scratch bytes, 256-aligned, garbage before and after
- * All of the GPU of [g]. f16 loses gradients under 6e-8: scale the loss.
- * Returns what gemm_lt_run does. */
+ *   dh        (N,C) of [dtype] written; NULL = not wanted; not read without
+ * dlogp dw        (V,C) f32 added to; NULL = not wanted h         (N,C) of
+ * [dtype] w         (V,C) of [dtype] scratch   linear_ce_scratch bytes,
+ * 256-aligned, garbage before and after All of the GPU of [g]. f16 loses
+ * gradients under 6e-8: scale the loss. Returns what gemm_lt_run does. */
 enum gemm_lt_status linear_logprob (struct gemm_lt *g, float *logp,
                                     float *entropy, void *dh, float *dw,
                                     const void *h, const void *w,
@@ -43,21 +41,18 @@ enum gemm_lt_status linear_logprob (struct gemm_lt *g, float *logp,
                                     size_t C, size_t V, double inv_temperature,
                                     void *scratch, void *stream, char *why);
 
-/* linear_ce - the sum of -log softmax (h w^T) [target] over counted rows, and the
- * gradient of scale times that.
- *   ret_sum   (1) f64 written, nats; summed in one order. May be NULL
- *   ret_n     (1) written: rows with a target >= 0. May be NULL
- *   scale     times *[factor] is dL/d(sum), e.g. 1 / tokens of the global batch;
- *             0 = no gradient
- *   factor    (1) f32, e.g. the loss scale; NULL = 1
- * Others as in linear_logprob. ret_sum, ret_n and factor are of the GPU. */
-enum gemm_lt_status linear_ce (struct gemm_lt *g, double *ret_sum,
-                               int64_t *ret_n, void *dh, float *dw,
-                               const void *h, const void *w,
-                               const int32_t *targets, enum gemm_lt_dtype dtype,
-                               size_t N, size_t C, size_t V, double scale,
-                               const float *factor, void *scratch, void *stream,
-                               char *why);
+/* linear_ce - the sum of -log softmax (h w^T) [target] over counted rows, and
+ * the gradient of scale times that. sum       (1) f64 ADDED to, nats; summed in
+ * one order. May be NULL counted   (1) ADDED to: rows with a target >= 0. May
+ * be NULL scale     times *[factor] is dL/d(sum), e.g. 1 / tokens of the global
+ * batch; 0 = no gradient factor    (1) f32, e.g. the loss scale; NULL = 1
+ * Others as in linear_logprob. sum, counted and factor are of the GPU. */
+enum gemm_lt_status linear_ce (struct gemm_lt *g, double *sum, int64_t *counted,
+                               void *dh, float *dw, const void *h,
+                               const void *w, const int32_t *targets,
+                               enum gemm_lt_dtype dtype, size_t N, size_t C,
+                               size_t V, double scale, const float *factor,
+                               void *scratch, void *stream, char *why);
 
 #ifdef __cplusplus
 }

@@ -50,9 +50,9 @@ static __global__ void __launch_bounds__ (SUMMERS)
         __syncthreads ();
     }
     if (at == 0 && ret_sum)
-        *ret_sum = sums[0];
+        *ret_sum += sums[0];
     if (at == 0 && ret_n)
-        *ret_n = counts[0];
+        *ret_n += counts[0];
 }
 
 void linear_ce_sum (double *ret_sum, int64_t *ret_n, const float *logp,

@@ -14,9 +14,9 @@ extern "C" {
 void linear_ce_seed (float *dlogp, const float *factor, double scale, size_t N,
                      void *stream);
 
-/* linear_ce_sum - ret_sum = sum of -logp (N), ret_n = number of rows with a
- * target >= 0; either may be NULL. The order hangs on N alone. */
-void linear_ce_sum (double *ret_sum, int64_t *ret_n, const float *logp,
+/* linear_ce_sum - sum += -logp (N), counted += rows with a target >= 0; either
+ * may be NULL. The order hangs on N alone. */
+void linear_ce_sum (double *sum, int64_t *counted, const float *logp,
                     const int32_t *targets, size_t N, void *stream);
 
 #ifdef __cplusplus

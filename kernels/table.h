@@ -66,13 +66,16 @@ struct kern_ops {
     void (*draw) (int32_t *ids, const void *logits, const int32_t *text,
                   const int32_t *at, size_t N, size_t V, double heat,
                   uint64_t seed, void *stream);
-    /* loss.h; NULL in f64's */
-    void (*pick) (void *logits, float *logp, const int32_t *targets,
-                  const float *dlogp, size_t N, size_t V, void *stream);
-    void (*fill) (float *y, float value, size_t n, void *stream);
-    void (*loss_sum) (double *sum, const float *logp, size_t N, void *stream);
-    /* of the host alone, NULL in a GPU's: see matmul and attention of
-     * kernels.h */
+    /* NULL in f64's */
+    void (*logprob) (void *logits, float *logp, float *entropy,
+                     const int32_t *targets, const float *dlogp, size_t N,
+                     size_t V, double inv_temperature, void *stream);
+    /* of the host alone, NULL in a GPU's: see linear_ce, matmul and attention
+     * of kernels.h */
+    void (*linear_ce) (double *sum, int64_t *counted, void *dh, void *dw,
+                       const void *h, const void *w, const int32_t *targets,
+                       size_t N, size_t C, size_t V, double scale,
+                       void *scratch, void *stream);
     void (*matmul_fwd) (void *y, const void *x, const void *w, size_t N,
                         size_t in, size_t out, void *stream);
     void (*matmul_bwd) (void *dx, void *dw, const void *dy, const void *x,

@@ -4,9 +4,6 @@
 
 #include "decode.h"
 #include "kernels.h"
-#include "loss.h"
-
-#define PLACE(x) x##_cuda
 
 #define elem     float
 #define real     float

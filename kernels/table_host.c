@@ -4,11 +4,8 @@
 
 #include "decode.h"
 #include "kernels.h"
-#include "loss.h"
 
 #define HOST
-
-#define PLACE(x) x##_host
 
 #define elem     float
 #define real     float

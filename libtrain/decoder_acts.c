@@ -2,15 +2,12 @@
  * decoder_acts.c - the arena of activations: what a batch keeps, and how much
  * that is
  *
- * What the backward makes again is there once for all blocks. Logits in pieces
- * take at most PIECE bytes at a time, more only for a piece of ROWS rows. */
+ * What the backward makes again is there once for all blocks. The head and a
+ * block's backward are not at work at once: what they need shares its place. */
 #include <limits.h>
 
 #include "decoder_impl.h"
 #include "err.h"
-
-#define PIECE ((size_t)512 << 20)
-#define ROWS  ((size_t)256)
 
 static size_t padded (size_t bytes)
 {
@@ -79,34 +76,38 @@ static void take_blocks (struct decoder_acts *a, const struct decoder_dims *d,
 static void take_head (struct decoder_acts *a, const struct decoder_dims *d,
                        const struct decoder_need *need, size_t N)
 {
-    size_t row = d->V * need->elem, rows = PIECE / row;
-
-    rows = rows > ROWS ? rows / ROWS * ROWS : ROWS;
-    rows = rows < N ? rows : N;
-    a->rows = need->whole ? 0 : rows;
+    a->whole = need->whole;
     a->norm_f = take (a, need->elem, 0, N * d->C);
     a->rstd_f = take (a, need->real, 0, N);
-    a->logits = take (a, need->elem, 0, (need->whole ? N : rows) * d->V);
-    a->logp = take (a, sizeof (float), 0, need->whole ? 0 : N);
-    a->dlogp = take (a, sizeof (float), 0, need->whole ? 0 : N);
+    if (need->whole)
+        a->logits = take (a, need->elem, 0, N * d->V);
 }
 
-/* What lives no longer than a block's backward. */
+/* Back to [start], for another use of the same place; [end] is past both. */
+static void rewind_to (struct decoder_acts *a, size_t start, size_t *end)
+{
+    *end = a->bytes > *end ? a->bytes : *end;
+    a->bytes = start;
+}
+
+/* What lives no longer than a block's backward, or than the head's. */
 static void take_work (struct decoder_acts *a, const struct decoder_dims *d,
                        const struct decoder_need *need, size_t N)
 {
-    size_t e = need->elem, end;
+    size_t e = need->elem, start, end = 0;
 
     a->tmp = take (a, e, 0, N * d->C);
     a->dx = take (a, e, 0, N * d->C);
-    end = a->bytes;
+    start = a->bytes;
+    if (!need->whole)
+        a->logits = take (a, 1, 0, need->head);
+    rewind_to (a, start, &end);
     a->dact = take (a, e, 0, N * d->F); /* gone before attention's begin */
-    end = a->bytes - end;
-    a->bytes -= end;
+    rewind_to (a, start, &end);
     a->dqkv = take (a, e, 0, N * d->Q);
     a->datt = take (a, e, 0, N * d->H * d->D);
-    if (a->bytes < a->dact.at + end)
-        a->bytes = a->dact.at + end;
+    if (a->bytes < end)
+        a->bytes = end;
 }
 
 train_status_t decoder_acts_layout (const struct decoder_dims *d,

@@ -65,6 +65,8 @@ train_status_t decoder_prepare (train_decoder_t *m, int B, int T,
     struct decoder_acts layout;
     train_status_t status;
 
+    if (!need.whole && B > 0 && T > 0)
+        need.head = m->work->head_scratch (m, (size_t)B * (size_t)T);
     if (m->acts && m->B == B && m->T == T)
         return TRAIN_OK;
     TRY (decoder_acts_layout (&m->dims, &need, B, T, &layout, err));

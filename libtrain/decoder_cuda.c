@@ -8,7 +8,8 @@
 #include "err.h"
 
 #include "kernels/attention.h"
-#include "kernels/gemm_lt.h"
+#include "kernels/linear_ce.h"
+#include "kernels/linear_ce_parts.h"
 
 struct engine {
     struct gemm_lt *gemm;
@@ -29,8 +30,9 @@ static void op_destroy (train_decoder_t *m)
     m->engine = NULL;
 }
 
-/* cuBLASLt, or where there is none the kernels that do without. A trial's winner
- * is not the same each time, so the same bits take the first candidate. */
+/* cuBLASLt, or where there is none the kernels that do without. A trial's
+ * winner is not the same each time, so the same bits take the first candidate.
+ */
 static train_status_t open_gemm (const train_decoder_t *m, struct engine *e,
                                  train_error_t *err)
 {
@@ -50,6 +52,13 @@ static train_status_t open_gemm (const train_decoder_t *m, struct engine *e,
     return TRAIN_OK;
 }
 
+static enum gemm_lt_dtype dtype_of (const train_decoder_t *m)
+{
+    return m->config.dtype == TRAIN_F32    ? GEMM_LT_F32
+           : m->config.dtype == TRAIN_BF16 ? GEMM_LT_BF16
+                                           : GEMM_LT_F16;
+}
+
 static train_status_t open_engine (train_decoder_t *m, train_error_t *err)
 {
     struct engine *e = calloc (1, sizeof (*e));
@@ -57,9 +66,7 @@ static train_status_t open_engine (train_decoder_t *m, train_error_t *err)
     if (!e)
         return err_set (err, TRAIN_ENOMEM, "no memory for a decoder");
     m->engine = e;
-    e->dtype = m->config.dtype == TRAIN_F32    ? GEMM_LT_F32
-               : m->config.dtype == TRAIN_BF16 ? GEMM_LT_BF16
-                                               : GEMM_LT_F16;
+    e->dtype = dtype_of (m);
     if (!(e->attention = attention_create ()))
         return err_set (err, TRAIN_ENOMEM, "no memory for attention");
     return open_gemm (m, e, err);
@@ -185,6 +192,40 @@ static train_status_t op_attention_bwd (train_decoder_t *m, void *dqkv,
                          err);
 }
 
+static size_t op_head_scratch (const train_decoder_t *m, size_t N)
+{
+    return linear_ce_scratch (dtype_of (m), N, m->dims.V);
+}
+
+static train_status_t op_head_loss (train_decoder_t *m, void *dh, void *dw,
+                                    const void *w, double scale,
+                                    train_error_t *err)
+{
+    struct engine *e = m->engine;
+    char why[GEMM_LT_WHY] = "";
+
+    return of_gemm (
+        linear_ce (e->gemm, m->sum, NULL, dh, dw,
+                   decoder_act (m, m->layout.norm_f, 0), w, m->targets,
+                   e->dtype, (size_t)m->B * (size_t)m->T, m->dims.C, m->dims.V,
+                   scale, NULL, decoder_act (m, m->layout.logits, 0), m->stream,
+                   why),
+        why, err);
+}
+
+static train_status_t op_logits_loss (train_decoder_t *m, void *logits,
+                                      train_error_t *err)
+{
+    float *logp = decoder_act (m, m->layout.logits, 0);
+    size_t N = (size_t)m->B * (size_t)m->T;
+
+    (void)err;
+    m->kern->logprob (logits, logp, NULL, m->targets, NULL, N, m->dims.V, 1,
+                      m->stream);
+    linear_ce_sum (m->sum, NULL, logp, m->targets, N, m->stream);
+    return TRAIN_OK;
+}
+
 const struct decoder_work decoder_work_cuda = {
     .prepare = op_prepare,
     .destroy = op_destroy,
@@ -193,4 +234,7 @@ const struct decoder_work decoder_work_cuda = {
     .linear_dw = op_linear_dw,
     .attention = op_attention,
     .attention_bwd = op_attention_bwd,
+    .head_scratch = op_head_scratch,
+    .head_loss = op_head_loss,
+    .logits_loss = op_logits_loss,
 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * decoder_head.c - the last norm, the head and the loss
  *
- * f32 and f64 on the host hold the logits of all rows. Elsewhere a piece of the
- * rows is brought through head, loss and both gradients before the next, so
- * that the logits are never whole. */
+ * f32 and f64 on the host hold the logits of all rows. Elsewhere head_loss
+ * brings a piece of the rows through head, loss and both gradients before the
+ * next, so that the logits are never whole. */
 #include "decoder_impl.h"
 #include "err.h"
 
@@ -82,44 +82,6 @@ static void whole_loss_bwd (train_decoder_t *m, void *logits, double scale)
     *m->sum += sum;
 }
 
-/* Where row [n] of an (N,C) array begins. */
-static void *row (const train_decoder_t *m, void *array, size_t n)
-{
-    return (char *)array + n * m->dims.C * m->kern->elem_size;
-}
-
-/* Rows [first] and on through head and loss; [grad]: and back, into tmp and the
- * head's gradient. */
-static train_status_t piece (train_decoder_t *m, size_t first, size_t n,
-                             bool grad, train_error_t *err)
-{
-    const struct decoder_dims *d = &m->dims;
-    size_t head = head_unit (m);
-    void *x = row (m, ACT (norm_f), first), *logits = ACT (logits);
-    float *logp = ACT (logp), *dlogp = ACT (dlogp);
-
-    TRY (m->work->linear (m, logits, x, head_weight (m), n, d->C, d->V, err));
-    m->kern->pick (logits, logp + first, m->targets + first,
-                   grad ? dlogp + first : NULL, n, d->V, m->stream);
-    if (!grad)
-        return TRAIN_OK;
-    TRY (m->work->linear_dx (m, row (m, ACT (tmp), first), logits,
-                             head_weight (m), n, d->C, d->V, err));
-    return m->work->linear_dw (m, decoder_grad (m, head, m->head), logits, x, n,
-                               d->C, d->V, err);
-}
-
-/* Needs the head's unit. */
-static train_status_t pieces (train_decoder_t *m, bool grad, train_error_t *err)
-{
-    size_t N = rows (m), step = m->layout.rows;
-
-    for (size_t first = 0; first < N; first += step)
-        TRY (piece (m, first, N - first < step ? N - first : step, grad, err));
-    m->kern->loss_sum (m->sum, ACT (logp), N, m->stream);
-    return TRAIN_OK;
-}
-
 static train_status_t forward_pieces (train_decoder_t *m, bool loss,
                                       train_error_t *err)
 {
@@ -131,15 +93,14 @@ static train_status_t forward_pieces (train_decoder_t *m, bool loss,
         return decoder_leave (m, last, false, err);
     if (head != last)
         TRY (decoder_turn (m, last, head, false, err));
-    TRY (pieces (m, false, err));
+    TRY (m->work->head_loss (m, NULL, NULL, head_weight (m), 0, err));
     return decoder_leave (m, head, false, err);
 }
 
 train_status_t decoder_forward (train_decoder_t *m, void *logits, bool loss,
                                 train_error_t *err)
 {
-    bool whole = m->layout.rows == 0;
-    size_t N = rows (m);
+    bool whole = m->layout.whole;
 
     TRY (decoder_body (m, err));
     if (!logits && !whole)
@@ -149,24 +110,26 @@ train_status_t decoder_forward (train_decoder_t *m, void *logits, bool loss,
     TRY (all_logits (m, logits, err));
     if (loss && whole)
         whole_loss (m, logits);
-    if (loss && !whole) {
-        m->kern->pick (logits, ACT (logp), m->targets, NULL, N, m->dims.V,
-                       m->stream);
-        m->kern->loss_sum (m->sum, ACT (logp), N, m->stream);
-    }
+    if (loss && !whole)
+        return m->work->logits_loss (m, logits, err);
     return TRAIN_OK;
 }
 
-/* The head's two gradients from the logits' own, of all rows. */
-static train_status_t head_bwd (train_decoder_t *m, train_error_t *err)
+/* The head's two gradients, in pieces or from whole logits' own. */
+static train_status_t head_bwd (train_decoder_t *m, double scale,
+                                train_error_t *err)
 {
     const struct decoder_dims *d = &m->dims;
+    void *dw = decoder_grad (m, head_unit (m), m->head);
     size_t N = rows (m);
 
+    if (!m->layout.whole)
+        return m->work->head_loss (m, ACT (tmp), dw, head_weight (m), scale,
+                                   err);
     TRY (m->work->linear_dx (m, ACT (tmp), ACT (logits), head_weight (m), N,
                              d->C, d->V, err));
-    return m->work->linear_dw (m, decoder_grad (m, head_unit (m), m->head),
-                               ACT (logits), ACT (norm_f), N, d->C, d->V, err);
+    return m->work->linear_dw (m, dw, ACT (logits), ACT (norm_f), N, d->C, d->V,
+                               err);
 }
 
 static train_status_t last_norm_bwd (train_decoder_t *m, train_error_t *err)
@@ -185,7 +148,7 @@ train_status_t decoder_step (train_decoder_t *m, double scale,
                              train_error_t *err)
 {
     size_t last = m->dims.L + 1, head = head_unit (m);
-    bool whole = m->layout.rows == 0;
+    bool whole = m->layout.whole;
 
     TRY (decoder_body (m, err));
     if (whole) {
@@ -193,10 +156,9 @@ train_status_t decoder_step (train_decoder_t *m, double scale,
         whole_loss_bwd (m, ACT (logits), scale);
     } else {
         TRY (forward_pieces (m, false, err));
-        m->kern->fill (ACT (dlogp), (float)-scale, rows (m), m->stream);
     }
     TRY (decoder_enter (m, head, true, err));
-    TRY (whole ? head_bwd (m, err) : pieces (m, true, err));
+    TRY (head_bwd (m, scale, err));
     if (head != last)
         TRY (decoder_turn (m, head, last, true, err));
     TRY (last_norm_bwd (m, err));

@@ -83,6 +83,40 @@ static train_status_t op_attention_bwd (train_decoder_t *m, void *dqkv,
     return TRAIN_OK;
 }
 
+static size_t op_head_scratch (const train_decoder_t *m, size_t N)
+{
+    size_t logits = kern_linear_ce_scratch (m->dims.V) * m->kern->elem_size;
+    size_t logp = N * sizeof (float);
+
+    return logits > logp ? logits : logp;
+}
+
+static train_status_t op_head_loss (train_decoder_t *m, void *dh, void *dw,
+                                    const void *w, double scale,
+                                    train_error_t *err)
+{
+    (void)err;
+    m->kern->linear_ce (m->sum, NULL, dh, dw,
+                        decoder_act (m, m->layout.norm_f, 0), w, m->targets,
+                        (size_t)m->B * (size_t)m->T, m->dims.C, m->dims.V,
+                        scale, decoder_act (m, m->layout.logits, 0), NULL);
+    return TRAIN_OK;
+}
+
+static train_status_t op_logits_loss (train_decoder_t *m, void *logits,
+                                      train_error_t *err)
+{
+    float *logp = decoder_act (m, m->layout.logits, 0);
+    size_t N = (size_t)m->B * (size_t)m->T;
+
+    (void)err;
+    m->kern->logprob (logits, logp, NULL, m->targets, NULL, N, m->dims.V, 1,
+                      NULL);
+    for (size_t n = 0; n < N; n++)
+        *m->sum -= (double)logp[n];
+    return TRAIN_OK;
+}
+
 const struct decoder_work decoder_work_host = {
     .prepare = op_prepare,
     .destroy = op_destroy,
@@ -91,4 +125,7 @@ const struct decoder_work decoder_work_host = {
     .linear_dw = op_linear_dw,
     .attention = op_attention,
     .attention_bwd = op_attention_bwd,
+    .head_scratch = op_head_scratch,
+    .head_loss = op_head_loss,
+    .logits_loss = op_logits_loss,
 };

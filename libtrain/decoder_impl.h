@@ -49,16 +49,15 @@ struct decoder_acts {
     struct decoder_array gate_up, act;  /* (N,2F), (N,F) */
     struct decoder_array norm_f,
         rstd_f;                        /* (N,C), (N); of no block, and below */
-    struct decoder_array logits;       /* (rows,V) */
+    struct decoder_array logits; /* (N,V), or what head_loss works in */
     struct decoder_array cosine, sine; /* (T,D/2) */
     struct decoder_array tmp;          /* (N,C) */
     struct decoder_array dx;           /* (N,C) */
     struct decoder_array dqkv, datt;   /* (N,Q), (N,H D) */
     struct decoder_array dact;         /* (N,F), in the place of the two */
     struct decoder_array tokens, targets; /* (N) int32 */
-    struct decoder_array logp, dlogp;     /* (N) f32, unless rows is 0 */
     struct decoder_array scratch;
-    size_t rows;  /* of the head at a time; 0: all, the logits are whole */
+    bool whole;   /* the logits are */
     size_t bytes; /* of the arena */
 };
 
@@ -67,6 +66,7 @@ struct decoder_need {
     size_t elem, real; /* bytes */
     int recompute;     /* train_recompute_t */
     bool whole;        /* logits of all rows at once */
+    size_t head;       /* bytes that head_loss works in; 0 if whole */
     bool gpu;          /* ids are copied */
     size_t scratch;    /* bytes that some kernel wants */
 };
@@ -96,6 +96,17 @@ struct decoder_work {
                                      const void *dy, const void *y,
                                      const void *lse, const void *qkv,
                                      train_error_t *err);
+    /* head_scratch - bytes at layout.logits that these two want for N rows.
+     * head_loss - of norm_f's rows through the head [w], added to m->sum.
+     *   dh, dw   (N,C) written, (V,C) added to; unless [scale] is 0
+     * logits_loss - of whole logits, which stay; added to m->sum.
+     * Not for f32 and f64 on the host. */
+    size_t (*head_scratch) (const struct train_decoder *m, size_t N);
+    train_status_t (*head_loss) (struct train_decoder *m, void *dh, void *dw,
+                                 const void *w, double scale,
+                                 train_error_t *err);
+    train_status_t (*logits_loss) (struct train_decoder *m, void *logits,
+                                   train_error_t *err);
 };
 
 extern const struct decoder_work decoder_work_host;

@@ -222,6 +222,8 @@ static void one_head (size_t N, size_t C, size_t V)
     print (name, "linear+ce", 6.0 * (double)N * (double)C * (double)V,
            measure (head, &a));
     must (cudaMemGetInfo (&after, &all));
+    must (cudaMemset (a.sum, 0, 8));
+    head (&a);
     must (cudaMemcpy (&sum, a.sum, 8, cudaMemcpyDeviceToHost));
     printf ("  chunks of %zu rows; %.3f GiB beyond dh and f32 dw, and %.3f of "
             "workspace; mean loss %.6f\n",

@@ -184,7 +184,9 @@ static void test_forward (void **state)
                                                  tokens, targets, B, T, &own,
                                                  &n, NULL),
                           TRAIN_OK);
-        assert_true (own == loss && n == B * T - 2);
+        /* of whole logits each row's loss is rounded to f32 */
+        assert_true (fabs (own - loss) <= (with ? 1e-7 * loss : 0));
+        assert_int_equal (n, B * T - 2);
     }
     assert_true (logits[0] != 0 && logits[B * T * 61 - 1] != 0);
     free (logits);
