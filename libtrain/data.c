@@ -41,7 +41,7 @@ struct train_data {
     struct part *part; /* (n_parts) of tokens; of text NULL */
     size_t n_parts;
     int64_t n_tokens; /* of the stream, of either kind */
-    int64_t n_samples;
+    int64_t n_samples, held;
     int seq;
     bool shuffle;
     uint64_t seed, hash;
@@ -298,6 +298,22 @@ static train_status_t fill (train_data_t *d, const char *files,
     return TRAIN_OK;
 }
 
+/* The hash tells apart whose epochs differ. */
+static train_status_t hold_out (train_data_t *d, int64_t held,
+                                train_error_t *err)
+{
+    if (held < 0 || held >= d->n_samples)
+        return err_set (err, TRAIN_EINVAL,
+                        "data: of %lld samples %lld cannot be held out, for "
+                        "none or fewer are left to train on",
+                        (long long)d->n_samples, (long long)held);
+    d->n_samples -= held;
+    d->held = held;
+    if (held > 0)
+        d->hash = XXH3_64bits_withSeed (&held, sizeof (held), d->hash);
+    return TRAIN_OK;
+}
+
 train_status_t train_data_open (const train_data_options_t *opts,
                                 train_data_t **ret_data, train_error_t *err)
 {
@@ -320,7 +336,9 @@ train_status_t train_data_open (const train_data_options_t *opts,
     d->seq = o.seq;
     d->shuffle = o.shuffle;
     d->seed = o.seed;
-    if ((status = fill (d, o.files, err)) != TRAIN_OK)
+    if ((status = fill (d, o.files, err)) == TRAIN_OK)
+        status = hold_out (d, o.held, err);
+    if (status != TRAIN_OK)
         train_data_close (d);
     else
         *ret_data = d;
@@ -371,6 +389,11 @@ int64_t train_data_n_samples (const train_data_t *d)
     return d->n_samples;
 }
 
+int64_t train_data_held (const train_data_t *d)
+{
+    return d->held;
+}
+
 int train_data_seq (const train_data_t *d)
 {
     return d->seq;
@@ -396,6 +419,8 @@ int64_t train_data_index (const train_data_t *d, int64_t position)
     int64_t epoch = position / d->n_samples;
     int64_t index = position % d->n_samples;
 
+    if (position < 0)
+        return d->n_samples - 1 - position;
     if (!d->shuffle)
         return index;
     return (int64_t)permute ((uint64_t)index, (uint64_t)d->n_samples, d->seed,

@@ -2,7 +2,8 @@
  * metrics.h - the file of metrics: one JSON object a line, one line a step.
  *
  *   {"step":1,"loss":5.54,"grad_norm":1.2,"lr":0.001,"tok_per_s":51200.0,
- *    "step_s":0.04,"tokens":2048,"skipped":false,"mem_bytes":31457280}
+ *    "step_s":0.04,"tokens":2048,"skipped":false,"mem_bytes":31457280,
+ *    "eval_loss":null}
  * Numbers have all their digits, so that equal bits are equal text; what is
  * not finite is null. Each line is one write, so readers see whole lines. */
 #ifndef RV_TRAIN_METRICS_H
@@ -27,8 +28,10 @@ int metrics_open (struct metrics **ret, const char *path, int64_t step,
                   struct rv_error *err);
 void metrics_close (struct metrics *metrics); /* NULL is fine */
 
-/* metrics_write - add a step's line. RV_EIO. */
+/* metrics_write - add a step's line. RV_EIO.
+ *   eval   NULL: none after this step */
 int metrics_write (struct metrics *metrics, const train_metrics_t *m,
-                   double tok_per_s, int64_t mem_bytes, struct rv_error *err);
+                   const train_eval_t *eval, double tok_per_s,
+                   int64_t mem_bytes, struct rv_error *err);
 
 #endif

@@ -18,6 +18,7 @@
 
 #include "libtrain/err.h"
 #include "libtrain/trainer.h"
+#include "eval.h"
 #include "metrics.h"
 
 struct run {
@@ -26,6 +27,7 @@ struct run {
     train_data_t *data;
     train_decoder_t *decoder;
     train_trainer_t *trainer;
+    struct eval *eval;       /* NULL: none is asked for */
     struct metrics *metrics; /* rank 0's, NULL when no file is asked for */
     bool first;              /* this is rank 0 */
     int64_t saved;           /* step of the last checkpoint, -1 none */
@@ -146,6 +148,7 @@ static void say_start (const struct run *r)
             " samples of %d tokens\n",
             train_data_n_files (r->data), train_data_bytes (r->data),
             train_data_n_samples (r->data), train_data_seq (r->data));
+    eval_say (r->eval);
     fflush (stdout);
 }
 
@@ -243,6 +246,8 @@ static train_status_t set_up (struct run *r, struct who *ret_who,
     if (status == TRAIN_OK)
         status = open_data (r, err);
     if (status == TRAIN_OK)
+        status = eval_open (&r->eval, r->set, err);
+    if (status == TRAIN_OK)
         status = open_model (r, err);
     if (status == TRAIN_OK)
         say_start (r);
@@ -261,8 +266,9 @@ static int64_t peak_bytes (void)
                                              : (int64_t)use.ru_maxrss * 1024;
 }
 
+/* [eval]: NULL where the step has none. */
 static train_status_t report (struct run *r, const train_metrics_t *m,
-                              train_error_t *err)
+                              const train_eval_t *eval, train_error_t *err)
 {
     double tok_per_s = (double)r->set->batch * (double)r->set->seq
                        / (m->step_s > 0 ? m->step_s : 1e-9);
@@ -275,15 +281,19 @@ static train_status_t report (struct run *r, const train_metrics_t *m,
     if (!r->first)
         return TRAIN_OK;
     if (r->metrics
-        && metrics_write (r->metrics, m, tok_per_s, peak_bytes (), &e) != RV_OK)
+        && metrics_write (r->metrics, m, eval, tok_per_s, peak_bytes (), &e)
+               != RV_OK)
         return err_from (err, &e);
     if (every > 0
         && (m->step % every == 0 || m->step == 1 || m->step == r->set->steps
-            || m->skipped)) {
+            || m->skipped || eval)) {
         printf ("step %" PRId64 "/%" PRId64 "  loss %.4f  grad %.3g  lr %.2e  "
-                "%.0f tok/s  %.0f ms%s\n",
+                "%.0f tok/s  %.0f ms%s",
                 m->step, r->set->steps, m->loss, m->grad_norm, m->lr, tok_per_s,
                 m->step_s * 1e3, m->skipped ? "  skipped: not finite" : "");
+        if (eval)
+            printf ("  eval %.4f", eval->loss);
+        putchar ('\n');
         fflush (stdout);
     }
     return TRAIN_OK;
@@ -343,6 +353,21 @@ static train_status_t say_unused (struct run *r, train_error_t *err)
     return TRAIN_OK;
 }
 
+/* One step, its evaluation and its lines. */
+static train_status_t take_step (struct run *r, bool stop, train_metrics_t *m,
+                                 train_error_t *err)
+{
+    train_eval_t eval;
+    bool due;
+
+    TRY (train_trainer_step (r->trainer, stop, m, err));
+    due = eval_due (r->eval, m->step);
+    if (due)
+        TRY (eval_run (r->eval, r->trainer, &eval, err));
+    TRY (report (r, m, due ? &eval : NULL, err));
+    return m->step == 1 ? say_unused (r, err) : TRAIN_OK;
+}
+
 static train_status_t take_steps (struct run *r,
                                   const volatile sig_atomic_t *stop,
                                   bool *ret_stopped, train_error_t *err)
@@ -351,13 +376,8 @@ static train_status_t take_steps (struct run *r,
     train_metrics_t m = {.step = train_trainer_steps (r->trainer)};
 
     while (m.step < r->set->steps) {
-        train_status_t status =
-            train_trainer_step (r->trainer, *stop != 0, &m, err);
+        train_status_t status = take_step (r, *stop != 0, &m, err);
 
-        if (status == TRAIN_OK)
-            status = report (r, &m, err);
-        if (status == TRAIN_OK && m.step == 1)
-            status = say_unused (r, err);
         if (status != TRAIN_OK)
             return status;
         if (m.stop && m.step < r->set->steps)
@@ -405,6 +425,7 @@ train_status_t run_training (const struct settings *set,
     metrics_close (r.metrics);
     train_trainer_destroy (r.trainer);
     train_decoder_destroy (r.decoder);
+    eval_close (r.eval);
     train_data_close (r.data);
     train_group_destroy (r.group);
     return status;

@@ -63,6 +63,9 @@ static const struct conf_key keys[] = {
     {"checkpoint", "every", CONF_INT, AT (ckpt_every), 0, 1e12, NULL},
     {"checkpoint", "keep", CONF_INT, AT (ckpt_keep), 1, 1e6, NULL},
     {"checkpoint", "resume", CONF_STRING, AT (resume), 0, 0, NULL},
+    {"eval", "every", CONF_INT, AT (eval.every), 0, 1e12, NULL},
+    {"eval", "samples", CONF_INT, AT (eval.samples), 0, 1e12, NULL},
+    {"eval", "files", CONF_STRING, AT (eval.files), 0, 0, NULL},
     {"log", "file", CONF_STRING, AT (log_file), 0, 0, NULL},
     {"log", "every", CONF_INT, AT (log_every), 0, 1e12, NULL},
     {"log", "trace", CONF_STRING, AT (trace), 0, 0, NULL},
@@ -109,6 +112,7 @@ static int set_defaults (struct settings *c, struct rv_error *err)
     c->prefetch = -1;
     c->reduce = c->buffer = -1; /* as param */
     c->ckpt_keep = 2;
+    c->eval.samples = -1;
     c->log_every = 10;
     c->tokenizer = strdup ("bytes");
     c->resume = strdup ("auto");
@@ -120,8 +124,8 @@ static int set_defaults (struct settings *c, struct rv_error *err)
 /* "dir =" with nothing behind it unsets, so that an override can. */
 static void unset_empty (struct settings *c)
 {
-    char **text[] = {&c->model_dir, &c->files,    &c->wrap,
-                     &c->ckpt_dir,  &c->log_file, &c->trace};
+    char **text[] = {&c->model_dir,  &c->files,    &c->wrap, &c->ckpt_dir,
+                     &c->eval.files, &c->log_file, &c->trace};
 
     for (size_t i = 0; i < sizeof (text) / sizeof (*text); i++)
         if (*text[i] && !**text[i]) {
@@ -154,6 +158,7 @@ static void derive (struct settings *c)
         c->reduce = c->param == BF16 ? FP32 : c->param;
     if (c->buffer < 0)
         c->buffer = c->param;
+    settings_eval_derive (c);
 }
 
 static int from_environment (struct settings *c, struct rv_error *err)
@@ -286,6 +291,8 @@ int settings_read (struct settings *c, const char *file, char *const *overrides,
         rc = check_shard (c, err);
     if (rc == RV_OK)
         rc = check_sizes (c, err);
+    if (rc == RV_OK)
+        rc = settings_eval_check (c, err);
     return rc;
 }
 
@@ -383,6 +390,7 @@ train_data_options_t settings_data (const struct settings *c)
         .seq = (int)c->seq,
         .shuffle = c->shuffle,
         .seed = (uint64_t)c->seed,
+        .held = settings_eval_held (c),
     };
 }
 

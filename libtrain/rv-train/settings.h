@@ -10,6 +10,7 @@
 #include <train.h>
 
 #include "plan/error.h"
+#include "settings_eval.h"
 
 /* Types are those of conf.h: choices are int, numbers int64_t or double. */
 struct settings {
@@ -50,6 +51,8 @@ struct settings {
     char *ckpt_dir; /* NULL: RV_CHECKPOINT_DIR, else none */
     int64_t ckpt_every, ckpt_keep;
     char *resume; /* "auto", "off" or a path */
+
+    struct settings_eval eval;
 
     char *log_file; /* NULL: RV_OUTPUT_DIR/metrics.jsonl, else none */
     int64_t log_every;

@@ -10,7 +10,7 @@
  * successor as target: n = (tokens - 1) / seq; the rest is left out.
  *
  * What stands at position p of the endless sequence of samples is a pure
- * function of (files, seq, seed, shuffle, p): epoch p / n, and within it a
+ * function of (files, seq, seed, shuffle, held, p): epoch p / n, and within it a
  * permutation keyed by (seed, epoch). So a global batch of B rows at step s is
  * the positions s*B .. s*B+B-1 however ranks and micro-batches share them, and
  * a resumed run needs its position alone. The permutation is a Feistel network
@@ -40,14 +40,16 @@ typedef struct train_data_options {
     int seq;           /* tokens of a sample, >= 1 */
     bool shuffle;      /* false: every epoch in the order of the stream */
     uint64_t seed;
+    int64_t held; /* so many of the last samples are held out: no epoch has
+                     them, and n is less by as many; 0 = none */
 } train_data_options_t;
 
 /* train_data_open - read text into memory (it may change afterwards), map files
  * of tokens (they must not).
  * TRAIN_ENOTFOUND: a path does not exist or a pattern matches nothing;
  * TRAIN_EINVAL: an option is wrong, a path names something that is no regular
- * file (what a pattern matches beside files is passed over), or the stream is
- * shorter than seq + 1 bytes; TRAIN_EIO; TRAIN_ENOMEM. */
+ * file (what a pattern matches beside files is passed over), the stream is
+ * shorter than seq + 1 bytes, or held leaves no sample to train on; TRAIN_EIO; TRAIN_ENOMEM. */
 train_status_t train_data_open (const train_data_options_t *opts,
                                 train_data_t **ret_data, train_error_t *err);
 void train_data_close (train_data_t *data); /* NULL is fine */
@@ -57,6 +59,7 @@ size_t train_data_n_files (const train_data_t *data);
 const char *train_data_file (const train_data_t *data, size_t index);
 int64_t train_data_bytes (const train_data_t *data);     /* of all files */
 int64_t train_data_n_samples (const train_data_t *data); /* of an epoch */
+int64_t train_data_held (const train_data_t *data);      /* out of all epochs */
 int train_data_seq (const train_data_t *data);
 bool train_data_shuffle (const train_data_t *data);
 uint64_t train_data_seed (const train_data_t *data);
@@ -66,10 +69,11 @@ int64_t train_data_vocab (const train_data_t *data);
  * have their sums: the same on every rank, and when resumed. */
 uint64_t train_data_hash (const train_data_t *data);
 
-/* train_data_index - which sample of the stream stands at [position] >= 0. */
+/* train_data_index - which sample of the stream stands at [position]: -1 is the
+ * first that is held out, -2 the second. */
 int64_t train_data_index (const train_data_t *data, int64_t position);
 
-/* train_data_get - the sample at [position] >= 0.
+/* train_data_get - the sample at [position].
  *   tokens    (seq) written
  *   targets   (seq) written: the token that follows each */
 void train_data_get (const train_data_t *data, int64_t position,

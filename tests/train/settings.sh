@@ -76,6 +76,8 @@ shard|offload = on|s.ini:17: \[shard\] offload: needs a GPU
 shard|prefetch = 2|s.ini:17: \[shard\] prefetch: is of use with strategy = grad_op or full
 shard|wrap = layer|s.ini:17: \[shard\] wrap: is of no use with strategy = no_shard
 shard|wrap = 5k|s.ini:17: \[shard\] wrap: is neither layer nor a number
+eval|files = x|s.ini:17: \[eval\] files: needs \[eval\] every
+eval|samples = 0|s.ini:17: \[eval\] samples: 0 is all of \[eval\] files
 generate|top_k = 5|s.ini:17: \[generate\] top_k belongs to task sft or grpo
 grpo|group = 8|s.ini:17: \[grpo\] group belongs
 reward length|weight = 1|s.ini:17: \[reward\] weight belongs
@@ -99,6 +101,7 @@ model.rope_theta=x|'x' is not a number
 data.files=|data.files=: is not set; name text files
 data.tokenizer=gpt2|data.tokenizer=gpt2: only bytes is served yet
 data.seq=20000|\[data\] files: 11[0-9]* bytes of text in 1 file
+eval.every=-1|'-1' is not from 0
 optim.frozen=*nothing*|frozen: no parameter fits '.*nothing.*'; the first is called model.embed_tokens.weight
 optim.lr=0|optim.lr=0: is not above 0
 optim.lr=nan|'nan' is not a number

@@ -224,6 +224,42 @@ static void test_epochs (void **state)
 }
 
 /* The order is part of what a checkpoint promises: these values never change. */
+/* The last samples, which no epoch has; the others as if there were no more. */
+static void test_held_out (void **state)
+{
+    train_data_options_t o = opts ("text", 4);
+    train_data_t *all, *part;
+    int32_t a[4], b[4], targets[4];
+
+    (void)state;
+    put ("text", "0123456789abcdefghijklmnopqrstuvwxyz");
+    all = get (o);
+    o.held = 3;
+    part = get (o);
+    assert_int_equal (train_data_n_samples (all), 8);
+    assert_int_equal (train_data_n_samples (part), 5);
+    assert_int_equal (train_data_held (part), 3);
+    assert_int_equal (train_data_held (all), 0);
+    assert_int_not_equal (train_data_hash (all), train_data_hash (part));
+    for (int64_t p = 0; p < 20; p++)
+        assert_in_range (train_data_index (part, p), 0, 4);
+    for (int64_t i = 0; i < 3; i++) {
+        assert_int_equal (train_data_index (part, -1 - i), 5 + i);
+        train_data_get (part, -1 - i, a, targets);
+        for (int j = 0; j < 4; j++) {
+            b[j] = "0123456789abcdefghijklmnopqrstuvwxyz"[(5 + i) * 4 + j];
+            assert_int_equal (targets[j], b[j] == '9' ? 'a' : b[j] + 1);
+        }
+        assert_memory_equal (a, b, sizeof (a));
+    }
+    train_data_close (all);
+    train_data_close (part);
+    o.held = 8;
+    refuse (o, TRAIN_EINVAL, "of 8 samples 8 cannot be held out");
+    o.held = -1;
+    refuse (o, TRAIN_EINVAL, "held out");
+}
+
 static void test_golden (void **state)
 {
     static const int64_t want[8] = {382, 82, 113, 593, 87, 660, 336, 877};
@@ -264,6 +300,7 @@ int main (void)
         cmocka_unit_test (test_permute_is_a_bijection),
         cmocka_unit_test (test_permute_spreads),
         cmocka_unit_test (test_epochs),
+        cmocka_unit_test (test_held_out),
         cmocka_unit_test (test_golden),
         cmocka_unit_test (test_hash),
     };

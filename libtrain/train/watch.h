@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * train/watch.h - what a run is watched by: the loss of text that it does not
+ * train on.
+ *
+ * Calls are of train/trainer.h's trainer, between its steps, and collective. */
+#ifndef TRAIN_WATCH_H
+#define TRAIN_WATCH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <train/data.h>
+#include <train/status.h>
+#include <train/trainer.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct train_eval_options {
+    size_t size; /* sizeof (train_eval_options_t) */
+    const train_data_t
+        *data;       /* its samples from position 0 on; NULL: those that
+                                 the trainer's data holds out */
+    int64_t samples; /* the first so many; 0 = all of an epoch, or all
+                                 that are held out */
+    int rows; /* samples of a pass; 0 = 1. The trainer's own number of rows spares
+                 a GPU to prepare for another shape */
+} train_eval_options_t;
+
+typedef struct train_eval {
+    double loss;     /* mean over tokens, nats */
+    int64_t samples; /* that it is of */
+    int64_t tokens;
+    double eval_s; /* this rank's wall time, seconds */
+} train_eval_t;
+
+/* train_trainer_eval - the loss of samples under the weights as they are.
+ * Neither weights nor what is trained on next changes.
+ *   ret_eval   written on success
+ * Passes are of [rows] samples each, whatever the number of ranks, which share
+ * them out, and their losses are added in one order: so the loss has the same
+ * bits for any world, where all ranks run the same code on the same kind of
+ * machine. TRAIN_EINVAL: no samples, or more than there are; else errors of
+ * train_decoder_forward and the group. */
+train_status_t train_trainer_eval (train_trainer_t *trainer,
+                                   const train_eval_options_t *opts,
+                                   train_eval_t *ret_eval, train_error_t *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

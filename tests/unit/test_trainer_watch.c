@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_trainer_watch.c - the loss of text that is not trained on */
+#include "config.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <math.h>
+#include <string.h>
+
+#include <train/watch.h>
+
+#include "trainer_run.h"
+
+static struct run make_held (int64_t held, train_dtype_t dtype)
+{
+    train_data_options_t d = text;
+    struct run r;
+
+    d.held = held;
+    open_parts (&r, dtype, 8, &d);
+    assert_int_equal (train_trainer_create (&good, group, r.data, r.decoder,
+                                            &r.trainer, NULL),
+                      TRAIN_OK);
+    return r;
+}
+
+static train_eval_t evaluate (struct run *r, train_eval_options_t o)
+{
+    train_eval_t e = {0};
+    train_error_t err = {0};
+
+    o.size = sizeof (o);
+    if (train_trainer_eval (r->trainer, &o, &e, &err) != TRAIN_OK)
+        fail_msg ("%s", err.text);
+    return e;
+}
+
+/* What the same weights make of the samples one by one, without a trainer. */
+static double want (struct run *r, const train_data_t *d, int64_t first,
+                    int way, int n)
+{
+    train_decoder_t *twin = NULL;
+    int32_t tokens[16], targets[16];
+    double sum = 0, loss;
+    int64_t counted;
+
+    assert_int_equal (
+        train_decoder_create (train_decoder_config (r->decoder), &twin, NULL),
+        0);
+    memcpy (train_decoder_weights (twin)->data,
+            train_decoder_weights (r->decoder)->data,
+            train_tensor_bytes (train_decoder_weights (twin)));
+    for (int i = 0; i < n; i++) {
+        train_data_get (d, first + way * i, tokens, targets);
+        assert_int_equal (train_decoder_forward (twin, NULL, tokens, targets, 1,
+                                                 16, &loss, &counted, NULL),
+                          TRAIN_OK);
+        sum += loss;
+    }
+    train_decoder_destroy (twin);
+    return sum / (n * 16);
+}
+
+static void test_eval (void **state)
+{
+    struct run r = make_held (5, TRAIN_F64);
+    train_eval_t e;
+    train_metrics_t m;
+
+    (void)state;
+    for (int step = 0; step < 3; step++) {
+        e = evaluate (&r, (train_eval_options_t){0});
+        assert_true (e.loss == want (&r, r.data, -1, -1, 5));
+        assert_int_equal (e.samples, 5);
+        assert_int_equal (e.tokens, 5 * 16);
+        assert_true (e.eval_s > 0);
+        e = evaluate (&r, (train_eval_options_t){.rows = 4});
+        assert_true (fabs (e.loss - want (&r, r.data, -1, -1, 5)) < 1e-12);
+        assert_int_equal (e.tokens, 5 * 16);
+        e = evaluate (&r, (train_eval_options_t){.samples = 2});
+        assert_true (e.loss == want (&r, r.data, -1, -1, 2));
+        e = evaluate (&r, (train_eval_options_t){.data = r.data, .samples = 3});
+        assert_true (e.loss == want (&r, r.data, 0, 1, 3));
+        assert_int_equal (train_trainer_step (r.trainer, false, &m, NULL), 0);
+    }
+    drop (&r);
+}
+
+/* Nothing of the training changes. */
+static void test_eval_leaves_no_trace (void **state)
+{
+    struct run a = make_held (5, TRAIN_F32), b = make_held (5, TRAIN_F32);
+    train_metrics_t m, n;
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        evaluate (&b, (train_eval_options_t){.rows = 2});
+        assert_int_equal (train_trainer_step (a.trainer, false, &m, NULL), 0);
+        assert_int_equal (train_trainer_step (b.trainer, false, &n, NULL), 0);
+        assert_true (m.loss == n.loss && m.grad_norm == n.grad_norm);
+    }
+    drop (&a);
+    drop (&b);
+}
+
+static void refuse (struct run *r, train_eval_options_t o, const char *word)
+{
+    train_eval_t e;
+    train_error_t err = {0};
+
+    assert_int_equal (train_trainer_eval (r->trainer, &o, &e, &err),
+                      TRAIN_EINVAL);
+    if (!strstr (err.text, word))
+        fail_msg ("'%s' does not say '%s'", err.text, word);
+}
+
+static void test_eval_refused (void **state)
+{
+    struct run r = make_held (0, TRAIN_F32);
+    train_eval_options_t o = {.size = sizeof (o)};
+
+    (void)state;
+    refuse (&r, o, "0 samples of 0 that are held out");
+    o.data = r.data;
+    o.samples = 1000000;
+    refuse (&r, o, "1000000 samples of");
+    o.samples = -1;
+    refuse (&r, o, "-1 samples");
+    o.rows = -1;
+    refuse (&r, o, "rows -1");
+    o.size = 0;
+    refuse (&r, o, "size");
+    drop (&r);
+}
+
+int main (void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test (test_eval),
+        cmocka_unit_test (test_eval_leaves_no_trace),
+        cmocka_unit_test (test_eval_refused),
+    };
+
+    return cmocka_run_group_tests_name ("trainer_watch", tests, set_up,
+                                        tear_down);
+}
