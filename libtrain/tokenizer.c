@@ -235,7 +235,17 @@ train_status_t train_tokenizer_encode (train_tokenizer_t *t, int32_t **ret_ids,
                         "it into documents",
                         size, TEXT_MAX);
     t->out = (struct tok_ids){0};
+    t->bpe.lost = 0;
     encode (t, text, size, around, &bad);
+    if (t->bpe.lost) {
+        free (t->out.p);
+        return err_set (
+            err, TRAIN_EINVAL,
+            "tokenizer: the text has byte 0x%02X, for which "
+            "'model.vocab' has no token, nor is there an unk_token: "
+            "it would be lost; take it out",
+            t->bpe.lost - 1);
+    }
     if (t->out.failed || (!t->out.p && !(t->out.p = malloc (1)))) {
         free (t->out.p);
         return err_set (err, TRAIN_ENOMEM, "no memory for the ids of a text");

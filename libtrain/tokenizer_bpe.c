@@ -227,7 +227,9 @@ static void feed (struct feed *f, const char *s, size_t n)
         if (id >= 0) {
             put_unk (f);
             put (f, id);
-        } else
+        } else if (b->byte_level && (b->unk < 0 || b->byte_fallback))
+            f->b->lost = (uint8_t)s[i] + 1;
+        else
             put_missing (f, s + i, b->byte_level ? 0 : k);
     }
     put_unk (f);
@@ -281,7 +283,7 @@ void tok_bpe_piece (struct tok_bpe *b, struct tok_ids *out, const char *s,
         return;
     }
     encode (b, out, s, n);
-    if (out->failed || out->n - from > TOK_CACHE_IDS)
+    if (out->failed || b->lost || out->n - from > TOK_CACHE_IDS)
         return;
     c->size = (uint8_t)n;
     c->n = (uint8_t)(out->n - from);

@@ -77,6 +77,7 @@ struct tok_bpe {
     int32_t of_byte[256]; /* byte-level: of the byte; else of "<0xNN>" */
     int32_t unk;          /* -1: none */
     bool byte_level, byte_fallback, fuse_unk, ignore_merges;
+    int lost; /* byte-level: a byte that has no token, and 1; 0: none yet */
     struct tok_cached *cache; /* (TOK_CACHE) */
     struct tok_symbol *symbols;
     struct tok_candidate *heap;

@@ -158,13 +158,6 @@ static train_status_t read_bytes (struct tok_bpe *b, train_error_t *err)
                        : (size_t)snprintf (name, sizeof (name), "<0x%02X>", i);
 
         b->of_byte[i] = tok_map_find (&b->map, b->vocab, name, n);
-        if (b->byte_level && b->of_byte[i] < 0
-            && (b->unk < 0 || b->byte_fallback))
-            return err_set (err, TRAIN_ENOTSUP,
-                            "'model.vocab' has no token for byte 0x%02X and "
-                            "'model.unk_token' names none: text with it would "
-                            "be lost",
-                            i);
         if (!b->byte_level && b->of_byte[i] < 0 && b->unk < 0)
             return err_set (err, TRAIN_ENOTSUP,
                             "'model.unk_token' names no token and %s: text "

@@ -56,7 +56,8 @@ uint64_t train_tokenizer_hash (const train_tokenizer_t *tokenizer);
  *             does. Tokenizer bytes takes every byte as it is.
  *   around    with the ids that the post-processor puts before and after
  *   ret_bad   written: such parts; NULL = not wanted
- * TRAIN_EINVAL: more than 2^30 bytes; TRAIN_ENOMEM. */
+ * TRAIN_EINVAL: more than 2^30 bytes, or a byte that a byte-level vocabulary
+ * without unk_token lacks (Hugging Face leaves it out); TRAIN_ENOMEM. */
 train_status_t train_tokenizer_encode (train_tokenizer_t *tokenizer,
                                        int32_t **ret_ids, size_t *ret_n,
                                        const char *text, size_t size,
