@@ -11,6 +11,7 @@
 #include "launcher/version.h"
 #include "ckpt_cmd.h"
 #include "generate_cmd.h"
+#include "plot.h"
 #include "probe_cmd.h"
 #include "run.h"
 #include "tokenize_cmd.h"
@@ -29,6 +30,7 @@ static const char usage[] =
     "       rv-train ckpt DIR|FILE.safetensors\n"
     "       rv-train tokenize OUT FILE...\n"
     "       rv-train generate [OPTION...] MODEL PROMPT...\n"
+    "       rv-train plot [OPTION...] METRICS...\n"
     "       rv-train probe [--json]\n"
     "       rv-train --help | --version\n"
     "Train a language model on text, as FILE says (rv-train(1)).\n"
@@ -40,6 +42,7 @@ static const char usage[] =
     "  tokenize            bytes of text to a file of tokens\n"
     "  generate            continue texts with a model directory or "
     "checkpoint\n"
+    "  plot                curves of files of metrics, here or as SVG\n"
     "  probe               try copies between each two GPUs with patterns\n"
     "  --help              this text\n"
     "  --version           version, and what it was built for\n"
@@ -194,6 +197,16 @@ static int generate (int argc, char **argv)
     return EXIT_OK;
 }
 
+static int plot (int argc, char **argv)
+{
+    train_error_t err = {0};
+    struct who who = {0};
+
+    if (plot_cmd (argc - 1, argv + 1, &err) != TRAIN_OK)
+        return fail (who, "plot", "metrics", &err);
+    return EXIT_OK;
+}
+
 static int command (int argc, char **argv)
 {
     bool check = argc > 1 && strcmp (argv[1], "--check") == 0;
@@ -220,12 +233,15 @@ static int command (int argc, char **argv)
         return ckpt (argc, argv);
     if (!check && strcmp (argv[at], "generate") == 0)
         return generate (argc, argv);
+    if (!check && strcmp (argv[at], "plot") == 0)
+        return plot (argc, argv);
     if (!check && strcmp (argv[at], "tokenize") == 0)
         return tokenize (argc, argv);
     if (!strpbrk (argv[at], "./"))
-        return usage_error ("a file's name has a '.' or a '/', and the "
-                            "commands are ckpt, tokenize, generate, probe",
-                            argv[at]);
+        return usage_error (
+            "a file's name has a '.' or a '/', and the "
+            "commands are ckpt, tokenize, generate, plot, probe",
+            argv[at]);
     for (int i = at + 1; i < argc; i++)
         if (!strchr (argv[i], '='))
             return usage_error ("expected section.key=value", argv[i]);
