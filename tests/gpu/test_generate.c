@@ -191,7 +191,7 @@ static double logits_off (train_dtype_t dtype, bool more)
 
         most = fmax (most, fabs (x));
         x = fabs ((double)value_of (type, got, i) - x);
-        worst = x <= worst ? worst : x;
+        worst = x <= worst ? worst : isnan (x) ? (double)INFINITY : x;
     }
     kv_destroy (cache);
     train_decoder_destroy (m);
