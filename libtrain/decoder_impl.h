@@ -49,7 +49,7 @@ struct decoder_acts {
     struct decoder_array gate_up, act;  /* (N,2F), (N,F) */
     struct decoder_array norm_f,
         rstd_f;                        /* (N,C), (N); of no block, and below */
-    struct decoder_array logits; /* (N,V), or what head_loss works in */
+    struct decoder_array logits;       /* (N,V), or what head_loss works in */
     struct decoder_array cosine, sine; /* (T,D/2) */
     struct decoder_array tmp;          /* (N,C) */
     struct decoder_array dx;           /* (N,C) */

@@ -3,9 +3,13 @@
  *
  * Element e of parameter i is a pure function of (seed, i, e): the same in any
  * world size, element type or order of drawing. */
+#include "config.h"
+
 #include <train/decoder.h>
 
 #include <math.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +21,10 @@
 
 #define STD_DEV 0.02
 #define PI      3.14159265358979323846
+
+/* Elements that a thread is worth; most threads of one draw. */
+#define PART    ((size_t)1 << 16)
+#define THREADS ((size_t)64)
 
 /* Word 3 of the counter: what these numbers are for. */
 #define STREAM_WEIGHTS 0x77656967u /* "weig" */
@@ -69,24 +77,72 @@ static bool is_output (const train_param_t *p)
            || ends_with (p->name, ".down_proj.weight");
 }
 
-/* Parameter [i] to [weights] of it. */
-static void draw (const train_decoder_t *m, size_t i, uint64_t seed,
-                  void *weights)
+/* A range of one parameter's elements, which begins at an even one. */
+struct part {
+    const train_decoder_t *m;
+    size_t param;
+    uint64_t seed;
+    void *weights; /* of the whole parameter */
+    size_t from, end;
+};
+
+static void *draw_part (void *arg)
 {
-    const train_param_t *p = &m->params[i];
+    const struct part *k = arg;
+    const train_param_t *p = &k->m->params[k->param];
     double std_dev = STD_DEV, z[2];
 
     if (is_output (p))
-        std_dev /= sqrt (2.0 * (double)m->dims.L);
-    for (size_t e = 0; e < p->count; e++) {
+        std_dev /= sqrt (2.0 * (double)k->m->dims.L);
+    for (size_t e = k->from; e < k->end; e++) {
         if (!p->decay) {
-            put (m, weights, e, ends_with (p->name, ".bias") ? 0 : 1);
+            put (k->m, k->weights, e, ends_with (p->name, ".bias") ? 0 : 1);
             continue;
         }
         if (e % 2 == 0)
-            normals (seed, i, e / 2, z);
-        put (m, weights, e, std_dev * z[e % 2]);
+            normals (k->seed, k->param, e / 2, z);
+        put (k->m, k->weights, e, std_dev * z[e % 2]);
     }
+    return NULL;
+}
+
+/* As many as this thread may use, but none for less than PART elements. */
+static size_t threads_for (size_t count)
+{
+    size_t n = count / PART;
+    cpu_set_t set;
+
+    CPU_ZERO (&set);
+    if (sched_getaffinity (0, sizeof (set), &set) != 0)
+        return 1;
+    n = n < (size_t)CPU_COUNT (&set) ? n : (size_t)CPU_COUNT (&set);
+    return n < 1 ? 1 : n < THREADS ? n : THREADS;
+}
+
+/* Parameter [i] to [weights] of it, by several threads where it is large. A
+ * thread that cannot be had is done without. */
+static void draw (const train_decoder_t *m, size_t i, uint64_t seed,
+                  void *weights)
+{
+    size_t count = m->params[i].count, n = threads_for (count);
+    size_t step = (count / n + 1) & ~(size_t)1;
+    struct part parts[THREADS];
+    pthread_t threads[THREADS];
+    bool there[THREADS] = {false};
+
+    for (size_t k = 0; k < n; k++) {
+        parts[k] = (struct part){m, i, seed, weights, k * step, (k + 1) * step};
+        if (k + 1 == n)
+            parts[k].end = count;
+        else
+            there[k] =
+                !pthread_create (&threads[k], NULL, draw_part, &parts[k]);
+        if (!there[k])
+            draw_part (&parts[k]);
+    }
+    for (size_t k = 0; k < n; k++)
+        if (there[k])
+            pthread_join (threads[k], NULL);
 }
 
 void decoder_init_unit (const train_decoder_t *m, size_t unit, uint64_t seed,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * train_bench.c - a training step of one GPU: train_bench PRESET BATCH SEQ STEPS
- * [WORD...], words: det, cheap, blocks, f32; models are those of PyTorch's twin,
- * a Llama shape of 50304 words */
+ * train_bench.c - a training step of one GPU: train_bench PRESET BATCH SEQ
+ * STEPS [WORD...], words: det, cheap, blocks, f32; models are those of
+ * PyTorch's twin, a Llama shape of 50304 words */
 #include "config.h"
 
 #include <stdio.h>
@@ -101,73 +101,143 @@ static train_adamw_t *adamw_of (train_decoder_t *m)
     return a;
 }
 
-int main (int argc, char **argv)
-{
-    train_decoder_config_t c;
-    train_decoder_t *m = NULL;
-    train_adamw_t *a;
-    struct gpu_step *s = NULL;
-    struct gpu_step_report r = {0};
-    train_error_t err = {0};
+struct bench {
+    train_decoder_config_t config;
+    train_decoder_t *m;
+    train_adamw_t *adamw;
+    struct gpu_step *step;
+    struct gpu_step_report last;
     int B, T, steps;
     int32_t *tokens, *targets;
-    double *ms, first = 0;
-    size_t before = 0, after = 0, total;
+    double *ms, draw_ms, first; /* first: mean loss of step 0 */
+    float zero, pass, update; /* GPU's milliseconds of the last step's parts */
+    cudaEvent_t at[4];
+    size_t bytes;
+};
+
+static void options (struct bench *b, int argc, char **argv)
+{
+    b->config = config_of (argv[1]);
+    b->B = number (argv[2]), b->T = number (argv[3]);
+    b->steps = number (argv[4]);
+    for (int i = 5; i < argc; i++) {
+        b->config.deterministic |= strcmp (argv[i], "det") == 0;
+        if (strcmp (argv[i], "cheap") == 0)
+            b->config.recompute = TRAIN_RECOMPUTE_CHEAP;
+        if (strcmp (argv[i], "blocks") == 0)
+            b->config.recompute = TRAIN_RECOMPUTE_BLOCKS;
+        if (strcmp (argv[i], "f32") == 0)
+            b->config.dtype = TRAIN_F32;
+    }
+}
+
+static void make (struct bench *b)
+{
+    size_t n = (size_t)b->B * (size_t)b->T;
+    train_error_t err = {0};
+    double t;
+
+    need (train_decoder_create (&b->config, &b->m, &err), &err);
+    t = now ();
+    need (train_decoder_draw (b->m, 1, &err), &err);
+    b->draw_ms = now () - t;
+    b->adamw = adamw_of (b->m);
+    need (gpu_step_create (b->m, b->adamw, &b->step, &err), &err);
+    b->tokens = malloc (n * sizeof (*b->tokens));
+    b->targets = malloc (n * sizeof (*b->targets));
+    b->ms = calloc ((size_t)b->steps, sizeof (*b->ms));
+    for (size_t i = 0; i < n; i++) {
+        b->tokens[i] = (int32_t)((unsigned)i * 2654435761u % 50304u);
+        b->targets[i] = (int32_t)((unsigned)(i + 1) * 2654435761u % 50304u);
+    }
+    for (int i = 0; i < 4; i++)
+        cudaEventCreate (&b->at[i]);
+}
+
+static void one_step (struct bench *b, int k)
+{
+    cudaStream_t stream = b->m->stream;
+    train_error_t err = {0};
+    double t = now ();
     int64_t n;
 
-    if (argc < 5)
-        return fprintf (stderr, "train_bench PRESET BATCH SEQ STEPS [WORD]\n");
-    c = config_of (argv[1]);
-    B = number (argv[2]), T = number (argv[3]), steps = number (argv[4]);
-    for (int i = 5; i < argc; i++) {
-        c.deterministic |= strcmp (argv[i], "det") == 0;
-        if (strcmp (argv[i], "cheap") == 0)
-            c.recompute = TRAIN_RECOMPUTE_CHEAP;
-        if (strcmp (argv[i], "blocks") == 0)
-            c.recompute = TRAIN_RECOMPUTE_BLOCKS;
-        if (strcmp (argv[i], "f32") == 0)
-            c.dtype = TRAIN_F32;
-    }
-    cudaFree (NULL);
-    cudaMemGetInfo (&before, &total);
-    need (train_decoder_create (&c, &m, &err), &err);
-    need (train_decoder_draw (m, 1, &err), &err);
-    a = adamw_of (m);
-    need (gpu_step_create (m, a, &s, &err), &err);
-    tokens = malloc ((size_t)(B * T) * sizeof (*tokens));
-    targets = malloc ((size_t)(B * T) * sizeof (*targets));
-    ms = calloc ((size_t)steps, sizeof (*ms));
-    for (int i = 0; i < B * T; i++) {
-        tokens[i] = (int32_t)((unsigned)i * 2654435761u % 50304u);
-        targets[i] = (int32_t)((unsigned)(i + 1) * 2654435761u % 50304u);
-    }
-    for (int k = 0; k < steps; k++) {
-        double t = now ();
+    cudaEventRecord (b->at[0], stream);
+    need (gpu_step_begin (b->step, &err), &err);
+    cudaEventRecord (b->at[1], stream);
+    need (decoder_step_add (b->m, b->tokens, b->targets, b->B, b->T,
+                            1.0 / (b->B * b->T), &n, &err),
+          &err);
+    cudaEventRecord (b->at[2], stream);
+    need (gpu_step_end (b->step, 3e-4, 1, &b->last, &err), &err);
+    b->ms[k] = now () - t;
+    cudaEventRecord (b->at[3], stream);
+    if (k == 0)
+        b->first = b->last.loss / (b->B * b->T);
+}
 
-        need (gpu_step_begin (s, &err), &err);
-        need (decoder_step_add (m, tokens, targets, B, T, 1.0 / (B * T), &n,
-                                &err),
-              &err);
-        need (gpu_step_end (s, 3e-4, 1, &r, &err), &err);
-        ms[k] = now () - t;
-        if (k == 0)
-            first = r.loss / (B * T);
-    }
-    cudaMemGetInfo (&after, &total);
-    qsort (ms + steps / 3, (size_t)(steps - steps / 3), sizeof (*ms), by_value);
-    ms[0] = ms[steps / 3 + (steps - steps / 3) / 2];
+static void parts (struct bench *b)
+{
+    cudaEventSynchronize (b->at[3]);
+    cudaEventElapsedTime (&b->zero, b->at[0], b->at[1]);
+    cudaEventElapsedTime (&b->pass, b->at[1], b->at[2]);
+    cudaEventElapsedTime (&b->update, b->at[2], b->at[3]);
+}
+
+/* Of the later two thirds. */
+static double median (struct bench *b)
+{
+    int skip = b->steps / 3;
+
+    qsort (b->ms + skip, (size_t)(b->steps - skip), sizeof (*b->ms), by_value);
+    return b->ms[skip + (b->steps - skip) / 2];
+}
+
+static void print (struct bench *b, const char *preset)
+{
+    double ms = median (b), tokens = b->B * b->T;
+
     printf ("{\"op\": \"train\", \"who\": \"libtrain\", \"preset\": \"%s\", "
             "\"params\": %zu, \"batch\": %d, \"seq\": %d, \"dtype\": \"%s\", "
             "\"deterministic\": %d, \"recompute\": %d, \"ms\": %.2f, "
-            "\"tok_s\": %.0f, \"gib\": %.2f, \"acts_gib\": %.2f, "
-            "\"first_loss\": %.3f, \"loss\": %.3f, \"norm\": %.3f}\n",
-            argv[1], train_decoder_numel (m), B, T, train_dtype_name (c.dtype),
-            c.deterministic, (int)c.recompute, ms[0], B * T / ms[0] * 1e3,
-            (double)(before - after) / (1 << 30),
-            (double)m->acts_bytes / (1 << 30), first, r.loss / (B * T), r.norm);
-    gpu_step_destroy (s);
-    train_adamw_destroy (a);
-    train_decoder_destroy (m);
-    free (tokens), free (targets), free (ms);
+            "\"tok_s\": %.0f, \"gib\": %.2f, \"acts_gib\": %.2f, ",
+            preset, train_decoder_numel (b->m), b->B, b->T,
+            train_dtype_name (b->config.dtype), b->config.deterministic,
+            (int)b->config.recompute, ms, tokens / ms * 1e3,
+            (double)b->bytes / (1 << 30), (double)b->m->acts_bytes / (1 << 30));
+    printf ("\"zero_ms\": %.2f, \"pass_ms\": %.2f, \"update_ms\": %.2f, "
+            "\"draw_ms\": %.0f, \"first_loss\": %.3f, \"loss\": %.3f, "
+            "\"norm\": %.3f}\n",
+            (double)b->zero, (double)b->pass, (double)b->update, b->draw_ms,
+            b->first, b->last.loss / tokens, b->last.norm);
+}
+
+static void drop (struct bench *b)
+{
+    for (int i = 0; i < 4; i++)
+        cudaEventDestroy (b->at[i]);
+    gpu_step_destroy (b->step);
+    train_adamw_destroy (b->adamw);
+    train_decoder_destroy (b->m);
+    free (b->tokens), free (b->targets), free (b->ms);
+}
+
+int main (int argc, char **argv)
+{
+    struct bench b = {0};
+    size_t before = 0, after = 0, total;
+
+    if (argc < 5)
+        return fprintf (stderr, "train_bench PRESET BATCH SEQ STEPS [WORD]\n");
+    options (&b, argc, argv);
+    cudaFree (NULL);
+    cudaMemGetInfo (&before, &total);
+    make (&b);
+    for (int k = 0; k < b.steps; k++)
+        one_step (&b, k);
+    parts (&b);
+    cudaMemGetInfo (&after, &total);
+    b.bytes = before - after;
+    print (&b, argv[1]);
+    drop (&b);
     return 0;
 }

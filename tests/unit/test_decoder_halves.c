@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * test_decoder_halves.c - a decoder in bf16 and f16 on the host beside f64 on the
  * same weights, its logits in pieces, and activations made again */
+#include "config.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <math.h>
+#include <sched.h>
 
 #include <cmocka.h>
 
@@ -193,13 +196,38 @@ static void test_forward (void **state)
     train_decoder_destroy (m);
 }
 
+/* Enough for threads, which this one's CPUs bound: the same bits by one. */
+static void test_init_threads (void **state)
+{
+    train_decoder_config_t c = config (TRAIN_BF16, true);
+    train_decoder_t *many, *one;
+    cpu_set_t all, single;
+    int first = 0;
+
+    (void)state;
+    c.vocab = 8011;
+    many = make (&c);
+    assert_int_equal (sched_getaffinity (0, sizeof (all), &all), 0);
+    while (!CPU_ISSET (first, &all))
+        first++;
+    CPU_ZERO (&single);
+    CPU_SET (first, &single);
+    assert_int_equal (sched_setaffinity (0, sizeof (single), &single), 0);
+    one = make (&c);
+    assert_int_equal (sched_setaffinity (0, sizeof (all), &all), 0);
+    assert_memory_equal (train_decoder_weights (many)->data,
+                         train_decoder_weights (one)->data,
+                         train_decoder_numel (one) * sizeof (uint16_t));
+    train_decoder_destroy (many);
+    train_decoder_destroy (one);
+}
+
 int main (void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test (test_beside_wide),
-        cmocka_unit_test (test_added),
-        cmocka_unit_test (test_recompute),
-        cmocka_unit_test (test_forward),
+        cmocka_unit_test (test_beside_wide),  cmocka_unit_test (test_added),
+        cmocka_unit_test (test_recompute),    cmocka_unit_test (test_forward),
+        cmocka_unit_test (test_init_threads),
     };
 
     for (int i = 0; i < B * T; i++) {
