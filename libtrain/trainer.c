@@ -259,6 +259,7 @@ void train_trainer_destroy (train_trainer_t *t)
         return;
     train_ckpt_saver_destroy (t->saver);
     free (t->note);
+    free (t->nonfinite);
     train_adamw_destroy (t->adamw);
     fsdp_destroy (t->fsdp);
     free (t->saving_in);
@@ -269,8 +270,8 @@ void train_trainer_destroy (train_trainer_t *t)
 }
 
 /* One pass; a rank whose rows are through takes part without any. */
-static train_status_t run_pass (train_trainer_t *t, int p, double *loss_sum,
-                                int64_t *counted, train_error_t *err)
+train_status_t trainer_pass (train_trainer_t *t, int p, double *loss_sum,
+                             int64_t *counted, train_error_t *err)
 {
     int seq = train_data_seq (t->data), row = p * t->pass;
     int rows = t->rows - row < t->pass ? t->rows - row : t->pass;
@@ -298,7 +299,7 @@ static train_status_t run_passes (train_trainer_t *t, double *ret_loss_sum,
     *ret_n = 0;
     TRY (fsdp_begin (t->fsdp, err));
     for (int p = 0; p < t->passes; p++)
-        TRY (run_pass (t, p, ret_loss_sum, ret_n, err));
+        TRY (trainer_pass (t, p, ret_loss_sum, ret_n, err));
     return TRAIN_OK;
 }
 
@@ -324,13 +325,17 @@ static train_status_t update (train_trainer_t *t, bool bad, double lr,
 {
     if (bad) {
         t->n_skips++;
-        if (++t->skip_run < t->opts.max_skips)
+        if (++t->skip_run == 1)
+            TRY (trainer_look (t, err));
+        if (t->skip_run < t->opts.max_skips)
             return TRAIN_OK;
         return err_set (err, TRAIN_ENONFINITE,
                         "step %lld: gradients are not finite for %lld steps "
-                        "in a row (norm %g); a lower lr or a longer warmup "
+                        "in a row (norm %g); %s; a lower lr or a longer warmup "
                         "would help",
-                        (long long)t->step + 1, (long long)t->skip_run, norm);
+                        (long long)t->step + 1, (long long)t->skip_run, norm,
+                        t->nonfinite ? t->nonfinite
+                                     : "it began before this run");
     }
     t->skip_run = 0;
     TRY (train_adamw_step (t->adamw, fsdp_weights (t->fsdp),

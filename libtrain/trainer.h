@@ -28,6 +28,7 @@ struct train_trainer {
     train_ckpt_saver_t *saver; /* of rank 0 alone where all have the same */
     char *saving_in;           /* what the saver is at, and of which step; */
     int64_t saving_step;       /* NULL: nothing */
+    char *nonfinite;           /* see train_trainer_nonfinite */
     char *note;                /* what a load has to say; NULL: nothing */
 };
 
@@ -36,6 +37,14 @@ struct train_trainer {
  * "another rank failed: NAME". [err] of the rank that failed is kept. */
 train_status_t trainer_agree (train_group_t *group, train_status_t status,
                               train_error_t *err);
+
+/* trainer_pass - pass [p] of the step: its loss and tokens are added to. */
+train_status_t trainer_pass (train_trainer_t *trainer, int p, double *loss_sum,
+                             int64_t *counted, train_error_t *err);
+/* trainer_look - make the step's passes again, to find its first value that is
+ * not finite: the trainer's [nonfinite]. Gradients are of no use then.
+ * Collective. */
+train_status_t trainer_look (train_trainer_t *trainer, train_error_t *err);
 
 /* trainer_note_saved - step [step] is safe in [where]. */
 void trainer_note_saved (train_trainer_t *trainer, const char *where,

@@ -31,6 +31,7 @@ struct run {
     struct metrics *metrics; /* rank 0's, NULL when no file is asked for */
     bool first;              /* this is rank 0 */
     int64_t saved;           /* step of the last checkpoint, -1 none */
+    bool skipping;           /* the last step was skipped */
     double loss_begin, loss_end, begin_s;
 };
 
@@ -280,6 +281,10 @@ static train_status_t report (struct run *r, const train_metrics_t *m,
     r->loss_end = m->loss;
     if (!r->first)
         return TRAIN_OK;
+    if (m->skipped && !r->skipping)
+        fprintf (stderr, "rv-train: a step is skipped: %s\n",
+                 train_trainer_nonfinite (r->trainer));
+    r->skipping = m->skipped;
     if (r->metrics
         && metrics_write (r->metrics, m, eval, tok_per_s, peak_bytes (), &e)
                != RV_OK)

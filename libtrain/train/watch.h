@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * train/watch.h - what a run is watched by: the loss of text that it does not
- * train on.
+ * train on, and the first value that is not finite.
  *
  * Calls are of train/trainer.h's trainer, between its steps, and collective. */
 #ifndef TRAIN_WATCH_H
@@ -46,6 +46,14 @@ typedef struct train_eval {
 train_status_t train_trainer_eval (train_trainer_t *trainer,
                                    const train_eval_options_t *opts,
                                    train_eval_t *ret_eval, train_error_t *err);
+
+/* train_trainer_nonfinite - of the latest row of steps that were skipped, the
+ * first value of its first step that was not finite: "step 7: NaN in the weight
+ * model.layers.0.mlp.up_proj.weight at [3, 5] (rank 1 on n2, pass 1 of 2)". It
+ * was found by making the passes again, with a look at weights, activations and
+ * gradients in the order in which they are made; the earliest pass of any rank
+ * counts. NULL: no step was skipped. Lives until the next such row. Local. */
+const char *train_trainer_nonfinite (const train_trainer_t *trainer);
 
 #ifdef __cplusplus
 }

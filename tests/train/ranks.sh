@@ -80,6 +80,14 @@ mixed
 ok "ranks of other settings" test "$statuses" = "4 4"
 ok "say so" grep -q 'ranks differ in their options' "$tmp/out.1"
 ok "a checkpoint that is not there, on rank 0 alone" ranks "3 3" 2 1 "$i" checkpoint.resume=/none
+# A rate times decay of a million: weights overflow within a few steps.
+ok "a run that diverges ends with 1" ranks "1 1" 2 1 "$i" run.steps=100 optim.lr=1000 \
+    optim.weight_decay=1000 optim.schedule=constant shard.strategy=full "log.file=$tmp/n.m"
+ok "after ten steps without a number, on every rank" \
+    test "$(grep -c 'not finite for 10 steps in a row' "$tmp"/out.[01] | cut -d: -f2 | xargs)" = "1 1"
+ok "with the first of them by name, once" \
+    test "$(grep -Ec '^rv-train: a step is skipped: step [0-9]+: (NaN|Inf) in .*\(rank [01] on .*, pass 1 of 1\)$' "$tmp/out.0")" = 1
+ok "nine are in the metrics" test "$(grep -c '"skipped":true' "$tmp/n.m")" = 9
 rm -f "$tmp"/out.*
 start_ranks 4 2 "$i" run.steps=100000 "log.file=$tmp/k.m"
 for ((n = 0; n < 6000; n++)); do

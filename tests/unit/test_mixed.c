@@ -3,6 +3,7 @@
  * the gradient's factor, accumulation, log-probabilities over bf16 logits */
 #include "kern_check.h"
 
+#include "kernels/finite.h"
 #include "kernels/half.h"
 
 struct state {
@@ -252,6 +253,37 @@ static void test_logprob_special (void **state)
     assert_true (isnan (logp));
 }
 
+/* The first of two, at the ends of the blocks that the host looks at. */
+static void test_first_nonfinite (void **state)
+{
+    enum { N = 9000 };
+    static const size_t at[] = {0, 1, 4095, 4096, 8191, N - 2, N};
+    static float f[N];
+    static double d[N];
+    static uint16_t b[N], h[N];
+    uint64_t got[4];
+
+    (void)state;
+    for (size_t i = 0; i < LENGTH (at); i++) {
+        memset (f, 0x7e, sizeof (f)); /* large, and finite */
+        memset (d, 0x7e, sizeof (d));
+        memset (b, 0x7e, sizeof (b));
+        memset (h, 0x7a, sizeof (h));
+        for (size_t k = at[i]; k < N; k += N - 1 - at[i]) {
+            f[k] = k == at[i] ? -INFINITY : NAN;
+            d[k] = k == at[i] ? (double)NAN : (double)INFINITY;
+            b[k] = k == at[i] ? 0xff80 : 0x7fc0;
+            h[k] = k == at[i] ? 0x7c01 : 0xfc00;
+        }
+        kern_first_nonfinite_f32_host (&got[0], f, N, NULL);
+        kern_first_nonfinite_f64_host (&got[1], d, N, NULL);
+        kern_first_nonfinite_bf16_host (&got[2], b, N, NULL);
+        kern_first_nonfinite_f16_host (&got[3], h, N, NULL);
+        for (size_t k = 0; k < LENGTH (got); k++)
+            assert_int_equal (got[k], at[i]);
+    }
+}
+
 int main (void)
 {
     const struct CMUnitTest tests[] = {
@@ -262,6 +294,7 @@ int main (void)
         cmocka_unit_test (test_accumulate),
         cmocka_unit_test (test_logprob),
         cmocka_unit_test (test_logprob_special),
+        cmocka_unit_test (test_first_nonfinite),
     };
 
     return cmocka_run_group_tests (tests, NULL, NULL);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_trainer_watch.c - the loss of text that is not trained on */
+ * test_trainer_watch.c - the loss of text that is not trained on, and the
+ * first value that is not finite */
 #include "config.h"
 
 #include <stdarg.h>
@@ -136,12 +137,98 @@ static void test_eval_refused (void **state)
     drop (&r);
 }
 
+static const train_param_t *param (const struct run *r, const char *name)
+{
+    for (size_t i = 0; i < train_decoder_n_params (r->decoder); i++) {
+        const train_param_t *p = train_decoder_param (r->decoder, i);
+
+        if (strcmp (p->name, name) == 0)
+            return p;
+    }
+    fail_msg ("no %s", name);
+    return NULL;
+}
+
+static void want_named (struct run *r, const char *text)
+{
+    train_metrics_t m;
+    const char *got;
+
+    assert_int_equal (train_trainer_step (r->trainer, false, &m, NULL), 0);
+    assert_true (m.skipped);
+    got = train_trainer_nonfinite (r->trainer);
+    if (!got || !strstr (got, text))
+        fail_msg ("'%s' does not say '%s'", got ? got : "NULL", text);
+}
+
+/* A weight, by its name and place; a healthy step ends the row. */
+static void test_weight_is_named (void **state)
+{
+    static const struct {
+        const char *name, *text;
+        size_t at;
+        float value;
+    } t[] = {
+        {"model.layers.0.self_attn.k_proj.weight",
+         "NaN in the weight model.layers.0.self_attn.k_proj.weight at [2, 3]",
+         2 * 8 + 3, NAN},
+        {"model.layers.0.mlp.up_proj.weight",
+         "Inf in the weight model.layers.0.mlp.up_proj.weight at [23, 7]",
+         24 * 8 - 1, INFINITY},
+        {"model.norm.weight", "Inf in the weight model.norm.weight at [0]", 0,
+         -INFINITY},
+    };
+    struct run r = make (good, TRAIN_F32);
+    float *w = train_decoder_weights (r.decoder)->data;
+    train_metrics_t m;
+
+    (void)state;
+    assert_null (train_trainer_nonfinite (r.trainer));
+    for (size_t i = 0; i < sizeof (t) / sizeof (*t); i++) {
+        float *at = w + param (&r, t[i].name)->offset + t[i].at, was = *at;
+
+        *at = t[i].value;
+        want_named (&r, t[i].text);
+        *at = was;
+        assert_int_equal (train_trainer_step (r.trainer, false, &m, NULL), 0);
+        assert_false (m.skipped);
+    }
+    drop (&r);
+}
+
+/* Finite weights whose product overflows: the activation that it is. */
+static void test_activation_is_named (void **state)
+{
+    train_trainer_options_t o = good;
+    struct run r;
+    const train_param_t *p;
+    float *w;
+
+    (void)state;
+    o.micro_batch = 3;
+    r = make (o, TRAIN_F32);
+    w = train_decoder_weights (r.decoder)->data;
+    p = param (&r, "model.layers.0.mlp.gate_proj.weight");
+    for (size_t i = 0; i < 8; i++)
+        w[p->offset + 5 * 8 + i] = i % 2 ? 3e38f : -3e38f;
+    want_named (&r,
+                " in model.layers.0 mlp: gate, up at sequence 0, position ");
+    assert_non_null (
+        strstr (train_trainer_nonfinite (r.trainer), ", column 5 (rank 0 on "));
+    assert_non_null (
+        strstr (train_trainer_nonfinite (r.trainer), "pass 1 of 2)"));
+    assert_memory_equal (train_trainer_nonfinite (r.trainer), "step 1: ", 8);
+    drop (&r);
+}
+
 int main (void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test (test_eval),
         cmocka_unit_test (test_eval_leaves_no_trace),
         cmocka_unit_test (test_eval_refused),
+        cmocka_unit_test (test_weight_is_named),
+        cmocka_unit_test (test_activation_is_named),
     };
 
     return cmocka_run_group_tests_name ("trainer_watch", tests, set_up,
