@@ -54,7 +54,7 @@ commands() {
     [ "$(cat wrong.* | jq -r .schema | sort -u)" = rv.error/1 ]
     # and no schema lies there of which no page, nor header, speaks
     for schema in $(jq -r .title "$RV_SRC"/etc/schema/*.json); do
-        grep -rqF -- "$schema" "$RV_SRC"/launcher --include='*.1' --include='*.h' --include='*.c' ||
+        grep -rqF -- "$schema" "$RV_SRC"/launcher "$RV_SRC"/libtrain --include='*.1' --include='*.h' --include='*.c' ||
             { echo "$schema: nobody writes it"; false; }
     done
 }

@@ -54,6 +54,22 @@ EOF
     cmp "$tmp/want" "$tmp/out"
 }
 ok "--json has a line for each token of each text" lines
+# As the programs of Slurm's tests are: by jsonschema, where it is.
+schema ()
+{
+    local line n=0
+    while read -r line; do
+        n=$((n + 1))
+        printf '%s' "$line" >"$tmp/line.$n"
+    done <"$tmp/want"
+    /usr/bin/python3 "$top_srcdir/tests/slurm/validate.py" "$top_srcdir/etc/schema" "$tmp"/line.* >"$tmp/out" 2>&1
+}
+if /usr/bin/python3 -c 'import jsonschema' 2>/dev/null; then
+    ok "each line obeys its schema" schema
+else
+    count=$((count + 1))
+    echo "ok $count - each line obeys its schema # SKIP no jsonschema of Python"
+fi
 seeds ()
 {
     gen --temperature 3 --seed 5 --max 30 "$tmp/ckpt" abc && cp "$tmp/out" "$tmp/first" &&
