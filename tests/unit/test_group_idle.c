@@ -193,7 +193,7 @@ static void body_two_calls (struct job *job, int rank, train_group_t *group)
 static void test_two_calls (void **state)
 {
     struct job job = {
-        .layout = "aaa", .body = body_two_calls, .timeout_ms = TIME_MS};
+        .layout = "aaa", .body = body_two_calls, .timeout_ms = 3 * TIME_MS};
 
     (void)state;
     start_job (&job);
