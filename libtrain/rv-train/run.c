@@ -20,6 +20,7 @@
 #include "libtrain/trainer.h"
 #include "eval.h"
 #include "metrics.h"
+#include "progress.h"
 
 struct run {
     const struct settings *set;
@@ -31,7 +32,8 @@ struct run {
     struct metrics *metrics; /* rank 0's, NULL when no file is asked for */
     bool first;              /* this is rank 0 */
     int64_t saved;           /* step of the last checkpoint, -1 none */
-    bool skipping;           /* the last step was skipped */
+    struct progress progress;
+    bool skipping; /* the last step was skipped */
     double loss_begin, loss_end, begin_s;
 };
 
@@ -273,7 +275,6 @@ static train_status_t report (struct run *r, const train_metrics_t *m,
 {
     double tok_per_s = (double)r->set->batch * (double)r->set->seq
                        / (m->step_s > 0 ? m->step_s : 1e-9);
-    int64_t every = r->set->log_every;
     struct rv_error e = {0};
 
     if (r->loss_begin == 0)
@@ -281,26 +282,17 @@ static train_status_t report (struct run *r, const train_metrics_t *m,
     r->loss_end = m->loss;
     if (!r->first)
         return TRAIN_OK;
-    if (m->skipped && !r->skipping)
+    if (m->skipped && !r->skipping) {
+        progress_clear (&r->progress);
         fprintf (stderr, "rv-train: a step is skipped: %s\n",
                  train_trainer_nonfinite (r->trainer));
+    }
     r->skipping = m->skipped;
     if (r->metrics
         && metrics_write (r->metrics, m, eval, tok_per_s, peak_bytes (), &e)
                != RV_OK)
         return err_from (err, &e);
-    if (every > 0
-        && (m->step % every == 0 || m->step == 1 || m->step == r->set->steps
-            || m->skipped || eval)) {
-        printf ("step %" PRId64 "/%" PRId64 "  loss %.4f  grad %.3g  lr %.2e  "
-                "%.0f tok/s  %.0f ms%s",
-                m->step, r->set->steps, m->loss, m->grad_norm, m->lr, tok_per_s,
-                m->step_s * 1e3, m->skipped ? "  skipped: not finite" : "");
-        if (eval)
-            printf ("  eval %.4f", eval->loss);
-        putchar ('\n');
-        fflush (stdout);
-    }
+    progress_step (&r->progress, m, eval, tok_per_s, peak_bytes ());
     return TRAIN_OK;
 }
 
@@ -341,6 +333,7 @@ static train_status_t stopped (struct run *r, bool *ret_stopped,
     if ((status = save_last (r, err)) != TRAIN_OK)
         return status;
     *ret_stopped = true;
+    progress_clear (&r->progress);
     if (r->first)
         printf ("stopped on request after step %" PRId64 "; checkpoint in %s\n",
                 step, r->set->ckpt_dir);
@@ -420,9 +413,11 @@ train_status_t run_training (const struct settings *set,
 
     *ret_who = (struct who){0, 1};
     *ret_stopped = false;
+    progress_begin (&r.progress, set->steps, set->log_every);
     status = set_up (&r, ret_who, err);
     if (status == TRAIN_OK)
         status = take_steps (&r, stop, ret_stopped, err);
+    progress_clear (&r.progress);
     if (status == TRAIN_OK && !*ret_stopped)
         say_end (&r);
     if (status == TRAIN_OK)

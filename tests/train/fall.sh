@@ -28,6 +28,21 @@ ok "trains in micro-batches" run "$tmp/a.ini" precision.param=fp64 \
 ok "same losses within 1e-12" near "$tmp/one" "$tmp/four" 1e-12 12
 ok "another seed gives other losses" run "$tmp/a.ini" run.seed=2 "log.file=$tmp/other"
 ok "seen" bash -c '! cmp -s "$0" "$1"' <(losses "$tmp/other") <(losses "$tmp/one")
+# A terminal has a live line as well, cut to its width; what stays is the same.
+tty ()
+{
+    script -qec "stty cols ${1:-200}; exec '$train' '$tmp/a.ini' run.steps=40 log.every=20 model.dim=32" /dev/null </dev/null >"$tmp/tty" 2>&1
+}
+if script -qec true /dev/null </dev/null >"$tmp/tty" 2>&1; then
+    ok "trains on a terminal" env TERM=xterm bash -c "$(declare -f tty); train=$train tmp=$tmp; tty"
+    ok "a live line with what is left and memory" \
+        grep -aEq $'\rstep [0-9]+/40  loss .*  [0-9]+:[0-9]{2}:[0-9]{2} left  [0-9.]+ GiB\033\\[K' "$tmp/tty"
+    ok "taken away before one that stays" grep -aEq $'\r\033\\[Kstep 20/40 .* ms\r?$' "$tmp/tty"
+    ok "a narrow one" env TERM=xterm bash -c "$(declare -f tty); train=$train tmp=$tmp; tty 30"
+    ok "is cut" grep -aEq $'\rstep [0-9]+/40  loss [0-9.]+ [^\033]{0,8}\033\\[K' "$tmp/tty"
+    ok "a dumb one" env TERM=dumb bash -c "$(declare -f tty); train=$train tmp=$tmp; tty"
+    ok "has plain lines" test "$(grep -ac $'\033' "$tmp/tty")" = 0
+fi
 echo 'not ours' >"$tmp/foreign"
 run "$tmp/a.ini" "log.file=$tmp/foreign"
 ok "a file that is no metrics is refused with 3" test $? = 3
