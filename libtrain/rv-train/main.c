@@ -10,6 +10,7 @@
 
 #include "launcher/version.h"
 #include "ckpt_cmd.h"
+#include "export_cmd.h"
 #include "generate_cmd.h"
 #include "plot.h"
 #include "probe_cmd.h"
@@ -28,7 +29,8 @@ enum {
 static const char usage[] =
     "Usage: rv-train [--check] FILE [section.key=value...]\n"
     "       rv-train ckpt DIR|FILE.safetensors\n"
-    "       rv-train tokenize OUT FILE...\n"
+    "       rv-train tokenize [OPTION...] OUT FILE...\n"
+    "       rv-train export [OPTION...] CHECKPOINT DIR\n"
     "       rv-train generate [OPTION...] MODEL PROMPT...\n"
     "       rv-train plot [OPTION...] METRICS...\n"
     "       rv-train probe [--json]\n"
@@ -39,7 +41,8 @@ static const char usage[] =
     "  section.key=value   replaces what the file says\n"
     "  --check             read and check the settings, train nothing\n"
     "  ckpt                list a checkpoint and verify its sums\n"
-    "  tokenize            bytes of text to a file of tokens\n"
+    "  tokenize            text to a file of tokens\n"
+    "  export              a checkpoint to a Hugging Face directory\n"
     "  generate            continue texts with a model directory or "
     "checkpoint\n"
     "  plot                curves of files of metrics, here or as SVG\n"
@@ -179,11 +182,18 @@ static int tokenize (int argc, char **argv)
     train_error_t err = {0};
     struct who who = {0};
 
-    if (argc < 4)
-        return usage_error ("it takes a file to write and files to read",
-                            "tokenize");
-    if (tokenize_cmd (argv[2], argv + 3, (size_t)argc - 3, &err) != TRAIN_OK)
-        return fail (who, "tokenize into", argv[2], &err);
+    if (tokenize_cmd (argc - 2, argv + 2, &err) != TRAIN_OK)
+        return fail (who, "tokenize", "text", &err);
+    return EXIT_OK;
+}
+
+static int export_model (int argc, char **argv)
+{
+    train_error_t err = {0};
+    struct who who = {0};
+
+    if (export_cmd (argc - 2, argv + 2, &err) != TRAIN_OK)
+        return fail (who, "export", "a checkpoint", &err);
     return EXIT_OK;
 }
 
@@ -237,10 +247,12 @@ static int command (int argc, char **argv)
         return plot (argc, argv);
     if (!check && strcmp (argv[at], "tokenize") == 0)
         return tokenize (argc, argv);
+    if (!check && strcmp (argv[at], "export") == 0)
+        return export_model (argc, argv);
     if (!strpbrk (argv[at], "./"))
         return usage_error (
             "a file's name has a '.' or a '/', and the "
-            "commands are ckpt, tokenize, generate, plot, probe",
+            "commands are ckpt, tokenize, export, generate, plot, probe",
             argv[at]);
     for (int i = at + 1; i < argc; i++)
         if (!strchr (argv[i], '='))

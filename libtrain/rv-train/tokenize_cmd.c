@@ -4,67 +4,138 @@
 
 #include "tokenize_cmd.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include <train/tokenizer.h>
 #include <train/tokens.h>
 
 #include "libtrain/err.h"
+#include "plan/fsio.h"
 
-#define END 256 /* the token behind a document */
+#define MAX_TEXT ((size_t)1 << 30)
+#define BYTE_END 256 /* the token behind a document of bytes */
 
-static train_status_t add_stream (train_token_writer_t *w, FILE *f,
-                                  const char *name, int64_t *count,
-                                  train_error_t *err)
-{
-    unsigned char buf[8192];
-    int32_t token[8192];
+struct job {
+    const char *tokenizer, *end, *out;
+    char *const *file; /* (n) */
     size_t n;
+    train_tokenizer_t *tok;
+    train_token_writer_t *writer;
+    int32_t end_id, vocab; /* -1: none ends a document */
+    int64_t count;
+    size_t bad; /* parts that are no UTF-8 */
+};
 
-    while ((n = fread (buf, 1, sizeof (buf), f)) > 0) {
-        for (size_t i = 0; i < n; i++)
-            token[i] = buf[i];
-        TRY (train_tokens_put (w, token, n, err));
-        *count += (int64_t)n;
-    }
-    if (ferror (f))
-        return err_set (err, TRAIN_EIO, "%s: %s", name, strerror (errno));
-    token[0] = END;
-    ++*count;
-    return train_tokens_put (w, token, 1, err);
+static train_status_t read_args (struct job *j, int argc, char *const *argv,
+                                 train_error_t *err)
+{
+    int at = 0;
+
+    j->tokenizer = "bytes";
+    for (; at + 1 < argc && argv[at][0] == '-'; at += 2)
+        if (strcmp (argv[at], "--tokenizer") == 0)
+            j->tokenizer = argv[at + 1];
+        else if (strcmp (argv[at], "--end") == 0)
+            j->end = argv[at + 1];
+        else
+            break;
+    if (at < argc && argv[at][0] == '-')
+        return err_set (err, TRAIN_EINVAL,
+                        "'%s' lacks its value or is no option: --tokenizer "
+                        "NAME and --end TOKEN are",
+                        argv[at]);
+    if (argc - at < 2)
+        return err_set (err, TRAIN_EINVAL,
+                        "it takes a file to write and files to read");
+    j->out = argv[at];
+    j->file = argv + at + 1;
+    j->n = (size_t)(argc - at - 1);
+    return TRAIN_OK;
 }
 
-static train_status_t add_file (train_token_writer_t *w, const char *name,
-                                int64_t *count, train_error_t *err)
+static train_status_t open_tokenizer (struct job *j, train_error_t *err)
 {
-    FILE *f = fopen (name, "rbe");
-    train_status_t status;
+    bool bytes = strcmp (j->tokenizer, "bytes") == 0;
 
-    if (!f)
-        return err_set (err, errno == ENOENT ? TRAIN_ENOTFOUND : TRAIN_EIO,
-                        "%s: %s", name, strerror (errno));
-    status = add_stream (w, f, name, count, err);
-    fclose (f);
+    TRY (train_tokenizer_open (j->tokenizer, &j->tok, err));
+    j->vocab = train_tokenizer_vocab (j->tok) + bytes;
+    j->end_id = bytes ? BYTE_END : -1;
+    if (!j->end)
+        return TRAIN_OK;
+    if (bytes)
+        return err_set (err, TRAIN_EINVAL,
+                        "--end needs --tokenizer: of bytes %d ends a document",
+                        BYTE_END);
+    if ((j->end_id = train_tokenizer_id (j->tok, j->end)) < 0)
+        return err_set (err, TRAIN_EINVAL, "--end '%s' is no token of %s",
+                        j->end, j->tokenizer);
+    return TRAIN_OK;
+}
+
+static train_status_t put (struct job *j, const int32_t *ids, size_t n,
+                           train_error_t *err)
+{
+    TRY (train_tokens_put (j->writer, ids, n, err));
+    j->count += (int64_t)n;
+    return TRAIN_OK;
+}
+
+static train_status_t add_file (struct job *j, const char *name,
+                                train_error_t *err)
+{
+    struct rv_error e = {0};
+    train_status_t status;
+    int32_t *ids = NULL;
+    size_t size, n, bad = 0;
+    char *text;
+
+    if (fsio_read (name, MAX_TEXT, &text, &size, &e) != RV_OK)
+        return err_from (err, &e);
+    status =
+        train_tokenizer_encode (j->tok, &ids, &n, text, size, false, &bad, err);
+    free (text);
+    if (status == TRAIN_OK)
+        status = put (j, ids, n, err);
+    free (ids);
+    j->bad += bad;
+    if (status == TRAIN_OK && j->end_id >= 0)
+        status = put (j, &j->end_id, 1, err);
     return status;
 }
 
-train_status_t tokenize_cmd (const char *out, char *const *files, size_t n,
-                             train_error_t *err)
+static train_status_t write_out (struct job *j, train_error_t *err)
 {
-    train_token_writer_t *w = NULL;
-    int64_t count = 0;
-    train_status_t status = train_tokens_create (out, END + 1, END, &w, err);
+    train_token_writer_t *w;
 
-    for (size_t i = 0; i < n && status == TRAIN_OK; i++)
-        status = add_file (w, files[i], &count, err);
-    if (status != TRAIN_OK) {
-        train_tokens_abandon (w);
-        return status;
-    }
+    TRY (train_tokens_create (j->out, j->vocab, j->end_id, &j->writer, err));
+    for (size_t i = 0; i < j->n; i++)
+        TRY (add_file (j, j->file[i], err));
+    w = j->writer;
+    j->writer = NULL;
     TRY (train_tokens_commit (w, err));
-    printf ("%s: %" PRId64 " tokens of 2 bytes, %zu documents, vocabulary %d\n",
-            out, count, n, END + 1);
+    printf ("%s: %" PRId64
+            " tokens of %d bytes, %zu documents, vocabulary %d\n",
+            j->out, j->count, j->vocab <= 65536 ? 2 : 4, j->n, (int)j->vocab);
+    if (j->bad)
+        fprintf (stderr,
+                 "rv-train: %zu parts of the text are no UTF-8 and were read "
+                 "as U+FFFD\n",
+                 j->bad);
     return TRAIN_OK;
+}
+
+train_status_t tokenize_cmd (int argc, char *const *argv, train_error_t *err)
+{
+    struct job j = {0};
+    train_status_t status;
+
+    TRY (read_args (&j, argc, argv, err));
+    if ((status = open_tokenizer (&j, err)) == TRAIN_OK)
+        status = write_out (&j, err);
+    train_tokens_abandon (j.writer);
+    train_tokenizer_close (j.tok);
+    return status;
 }

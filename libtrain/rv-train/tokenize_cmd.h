@@ -3,13 +3,14 @@
 #ifndef RV_TRAIN_TOKENIZE_CMD_H
 #define RV_TRAIN_TOKENIZE_CMD_H
 
-#include <stddef.h>
-
 #include <train/status.h>
 
-/* tokenize_cmd - bytes of [files] (n) to [out]: a byte is a token, 256 ends each
- * file, which is one document. */
-train_status_t tokenize_cmd (const char *out, char *const *files, size_t n,
-                             train_error_t *err);
+/* tokenize_cmd - text files, each one document, to one file of tokens.
+ *   argv   (argc) behind "tokenize": --tokenizer NAME, --end TOKEN, OUT, FILE...
+ * Without a tokenizer a byte is a token and 256 ends each document; with one
+ * (train/tokenizer.h) tokens are its ids without what it puts around a text, and
+ * TOKEN, where it is given, ends each. TRAIN_EINVAL for what is not understood,
+ * for a TOKEN that the tokenizer has not, for a file of more than 2^30 bytes. */
+train_status_t tokenize_cmd (int argc, char *const *argv, train_error_t *err);
 
 #endif

@@ -51,4 +51,31 @@ ok "of twelve steps" test "$(wc -l <"$tmp/a.l")" = 12
 "$train" tokenize "$tmp/u.bin" "$tmp/nowhere" >"$tmp/list" 2>&1
 ok "no such text is 3" test $? = 3
 ok "and nothing is left" test ! -e "$tmp/u.bin"
+cat >"$tmp/tokenizer.json" <<'EOF'
+{"version":"1.0","truncation":null,"padding":null,"added_tokens":[],"normalizer":null,
+"pre_tokenizer":null,"post_processor":null,"decoder":null,"model":{"type":"BPE",
+"dropout":null,"unk_token":"c","continuing_subword_prefix":null,"end_of_word_suffix":null,
+"fuse_unk":false,"byte_fallback":false,"vocab":{"a":0,"b":1,"ab":2,"c":3},"merges":["a b"]}}
+EOF
+printf abcab >"$tmp/abc"
+"$train" tokenize --tokenizer "$tmp/tokenizer.json" --end c "$tmp/v.bin" "$tmp/abc" "$tmp/abc" >"$tmp/list" 2>&1
+ok "by a tokenizer.json" test $? = 0
+ok "its ids" test "$(od -An -v -tu2 -j64 "$tmp/v.bin" | xargs)" = "2 3 2 3 2 3 2 3"
+"$train" tokenize --tokenizer "$tmp/tokenizer.json" --end z "$tmp/w.bin" "$tmp/abc" >"$tmp/list" 2>&1
+ok "an end that is no token is 2" test $? = 2
+
+# Of one rank, and of three with shards.
+ok "one rank" run "$i" "checkpoint.dir=$tmp/one" "log.file=$tmp/m1"
+"$train" export --dtype bf16 "$tmp/one" "$tmp/hf" >"$tmp/list" 2>&1
+ok "export" test $? = 0 -a -s "$tmp/hf/config.json"
+ok "as bf16" grep -q bfloat16 "$tmp/hf/config.json"
+ok "in bf16" bash -c '"$0" ckpt "$1" | grep -q "^BF16 .*model.embed_tokens.weight"' "$train" "$tmp/hf/model.safetensors"
+ok "shards" ranks "0 0 0" 3 1 "$i" shard.strategy=full "checkpoint.dir=$tmp/three" "log.file=$tmp/m3" run.steps=2
+"$train" export --dtype fp64 "$tmp/three" "$tmp/hf3" >"$tmp/list" 2>&1
+ok "of three" test $? = 0
+ok "whole tensors" test "$(stat -c %s "$tmp/hf3/model.safetensors")" -gt 8000
+printf '\001' | dd of="$tmp/one/step-00000012/model.safetensors" bs=1 seek=3000 conv=notrunc 2>/dev/null
+"$train" export "$tmp/one" "$tmp/no" >"$tmp/list" 2>&1
+ok "a damaged one is 3" test $? = 3 -a ! -e "$tmp/no"
+ok "and named" grep -q "model.safetensors" "$tmp/list"
 plan

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * export_cmd.c - rv-train export: a checkpoint to a Hugging Face directory
+ *
+ * Whatever ranks and strategy wrote it, its tensors have the names and shapes
+ * of the decoder's, and its config.json lies beside them. */
+#include "config.h"
+
+#include "export_cmd.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <train/ckpt_pieces.h>
+#include <train/decoder.h>
+#include <train/hf.h>
+
+#include "libtrain/err.h"
+
+struct export
+{
+    const char *from, *to;
+    train_dtype_t dtype; /* of the files; TRAIN_N_DTYPES: as stored */
+    size_t max_bytes;    /* of a file; 0: the library's */
+};
+
+static train_status_t read_type (const char *text, train_dtype_t *ret,
+                                 train_error_t *err)
+{
+    static const struct {
+        const char *name;
+        train_dtype_t dtype;
+    } type[] = {{"fp32", TRAIN_F32},
+                {"fp64", TRAIN_F64},
+                {"bf16", TRAIN_BF16},
+                {"fp16", TRAIN_F16}};
+
+    for (size_t i = 0; i < sizeof (type) / sizeof (*type); i++)
+        if (strcmp (text, type[i].name) == 0) {
+            *ret = type[i].dtype;
+            return TRAIN_OK;
+        }
+    return err_set (err, TRAIN_EINVAL,
+                    "--dtype '%s': fp32, fp64, bf16 and fp16 work", text);
+}
+
+static train_status_t read_bytes (const char *text, size_t *ret,
+                                  train_error_t *err)
+{
+    unsigned long long n;
+    char *end;
+
+    errno = 0;
+    n = strtoull (text, &end, 10);
+    if (errno || *end || *text < '0' || *text > '9' || n == 0)
+        return err_set (err, TRAIN_EINVAL,
+                        "--max-bytes '%s': a whole number above 0 works", text);
+    *ret = (size_t)n;
+    return TRAIN_OK;
+}
+
+static train_status_t read_args (int argc, char *const *argv, struct export *e,
+                                 train_error_t *err)
+{
+    const char **name[] = {&e->from, &e->to};
+    size_t n = 0;
+
+    for (int i = 0; i < argc; i++) {
+        bool type = strcmp (argv[i], "--dtype") == 0;
+
+        if (type && i + 1 < argc)
+            TRY (read_type (argv[++i], &e->dtype, err));
+        else if (strcmp (argv[i], "--max-bytes") == 0 && i + 1 < argc)
+            TRY (read_bytes (argv[++i], &e->max_bytes, err));
+        else if (argv[i][0] != '-' && n < 2)
+            *name[n++] = argv[i];
+        else
+            return err_set (
+                err, TRAIN_EINVAL,
+                "'%s' is one too many, or lacks its value: [--dtype "
+                "TYPE] [--max-bytes N] CHECKPOINT DIR works",
+                argv[i]);
+    }
+    return n == 2 ? TRAIN_OK
+                  : err_set (err, TRAIN_EINVAL,
+                             "it takes a checkpoint and a directory to write");
+}
+
+/* The type of the weights there, all of which have one. */
+static train_status_t stored_type (const train_ckpt_t *c, const char *name,
+                                   train_dtype_t *ret, train_error_t *err)
+{
+    for (size_t i = 0; i < train_ckpt_n_tensors (c); i++) {
+        train_ckpt_piece_t p;
+
+        TRY (train_ckpt_tensor (c, i, &p, NULL, err));
+        if (strcmp (p.name, name) == 0) {
+            *ret = p.dtype;
+            return TRAIN_OK;
+        }
+    }
+    return err_set (err, TRAIN_ENOTFOUND, "it has no tensor %s", name);
+}
+
+static train_status_t read_weights (train_ckpt_t *c, train_decoder_t *m,
+                                    train_dtype_t dtype, train_error_t *err)
+{
+    size_t n = train_decoder_n_params (m);
+    train_ckpt_piece_t *piece = calloc (n, sizeof (*piece));
+    char *data = train_decoder_weights (m)->data;
+    train_status_t status;
+
+    if (!piece)
+        return err_set (err, TRAIN_ENOMEM, "no memory for a list of tensors");
+    for (size_t i = 0; i < n; i++) {
+        const train_param_t *p = train_decoder_param (m, i);
+
+        piece[i] = (train_ckpt_piece_t){
+            .name = p->name,
+            .dtype = dtype,
+            .ndim = p->ndim,
+            .count = (int64_t)p->count,
+            .data = data + p->offset * train_dtype_size (dtype),
+        };
+        memcpy (piece[i].shape, p->shape, sizeof (p->shape));
+    }
+    status = train_ckpt_read (c, piece, n, err);
+    free (piece);
+    return status;
+}
+
+/* A decoder of the checkpoint's sizes, with its weights. */
+static train_status_t load (const char *path, train_ckpt_t *c,
+                            train_decoder_t **ret, train_error_t *err)
+{
+    train_hf_model_t model = {.size = sizeof (model)};
+    train_dtype_t *dtype = &model.decoder.dtype;
+
+    TRY (train_hf_describe (path, &model, err));
+    TRY (stored_type (c, "model.embed_tokens.weight", dtype, err));
+    TRY (train_decoder_create (&model.decoder, ret, err));
+    return read_weights (c, *ret, *dtype, err);
+}
+
+static train_status_t write_model (const struct export *e, const char *path,
+                                   const train_ckpt_t *c, train_decoder_t *m,
+                                   train_error_t *err)
+{
+    train_dtype_t dtype =
+        e->dtype == TRAIN_N_DTYPES ? train_decoder_config (m)->dtype : e->dtype;
+
+    TRY (train_hf_save (path, e->to, m, dtype, e->max_bytes, err));
+    printf ("%s: step %" PRId64 " of %s, %zu parameters in %s\n", e->to,
+            train_ckpt_step (c), path, train_decoder_numel (m),
+            train_dtype_name (dtype));
+    return TRAIN_OK;
+}
+
+train_status_t export_cmd (int argc, char *const *argv, train_error_t *err)
+{
+    struct export e = {.dtype = TRAIN_N_DTYPES};
+    train_decoder_t *m = NULL;
+    train_ckpt_t *c = NULL;
+    train_status_t status;
+    char *path = NULL;
+
+    TRY (read_args (argc, argv, &e, err));
+    TRY (train_ckpt_find (e.from, &path, err));
+    if ((status = train_ckpt_open (path, &c, err)) == TRAIN_OK)
+        status = load (path, c, &m, err);
+    if (status == TRAIN_OK)
+        status = write_model (&e, path, c, m, err);
+    train_decoder_destroy (m);
+    train_ckpt_close (c);
+    free (path);
+    return status;
+}
