@@ -211,6 +211,8 @@ static train_status_t set_up (train_trainer_t *t, train_error_t *err)
     if (status == TRAIN_OK)
         status = make_engine (t, err);
     if (status == TRAIN_OK)
+        trainer_slow_begin (&t->slow, t->decoder);
+    if (status == TRAIN_OK)
         status = compare_ranks (t, err);
     if (status != TRAIN_OK)
         return status;
@@ -367,6 +369,7 @@ train_status_t train_trainer_step (train_trainer_t *t, bool stop,
                                    train_error_t *err)
 {
     double begin = now (), sums[N_SUMS] = {0}, norm = 0;
+    double waited = t->slow.waited_s;
     double lr = train_schedule_lr (&t->opts.schedule, t->step);
     int64_t n = 0;
     train_span_t whole = train_trace_begin ("step", "step");
@@ -375,6 +378,7 @@ train_status_t train_trainer_step (train_trainer_t *t, bool stop,
     train_status_t status = run_passes (t, &sums[LOSS], &n, err);
 
     train_trace_end (&part, NULL, NULL, 0);
+    trainer_slow_add (&t->slow, now () - begin, t->slow.waited_s - waited);
     sums[TOKENS] = (double)n;
     sums[STOP] = stop;
     if (status == TRAIN_OK)

@@ -8,6 +8,7 @@
 #include <train/trainer.h>
 
 #include "fsdp.h"
+#include "trainer_slow.h"
 
 struct train_trainer {
     train_trainer_options_t opts;
@@ -28,8 +29,9 @@ struct train_trainer {
     train_ckpt_saver_t *saver; /* of rank 0 alone where all have the same */
     char *saving_in;           /* what the saver is at, and of which step; */
     int64_t saving_step;       /* NULL: nothing */
-    char *nonfinite;           /* see train_trainer_nonfinite */
-    char *note;                /* what a load has to say; NULL: nothing */
+    struct trainer_slow slow;
+    char *nonfinite; /* see train_trainer_nonfinite */
+    char *note;      /* what a load has to say; NULL: nothing */
 };
 
 /* trainer_agree - all-reduce [status] by MAX, so that ranks go on or stop

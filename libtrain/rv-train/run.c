@@ -21,6 +21,7 @@
 #include "eval.h"
 #include "metrics.h"
 #include "progress.h"
+#include "slow.h"
 
 struct run {
     const struct settings *set;
@@ -33,6 +34,7 @@ struct run {
     bool first;              /* this is rank 0 */
     int64_t saved;           /* step of the last checkpoint, -1 none */
     struct progress progress;
+    struct slow slow;
     bool skipping; /* the last step was skipped */
     double loss_begin, loss_end, begin_s;
 };
@@ -351,6 +353,19 @@ static train_status_t say_unused (struct run *r, train_error_t *err)
     return TRAIN_OK;
 }
 
+static train_status_t say_slow (struct run *r, train_error_t *err)
+{
+    char text[240];
+
+    TRY (slow_step (&r->slow, r->trainer, r->set->log_slow, text, sizeof (text),
+                    err));
+    if (!r->first || !*text)
+        return TRAIN_OK;
+    progress_clear (&r->progress);
+    fprintf (stderr, "rv-train: %s\n", text);
+    return TRAIN_OK;
+}
+
 /* One step, its evaluation and its lines. */
 static train_status_t take_step (struct run *r, bool stop, train_metrics_t *m,
                                  train_error_t *err)
@@ -363,6 +378,7 @@ static train_status_t take_step (struct run *r, bool stop, train_metrics_t *m,
     if (due)
         TRY (eval_run (r->eval, r->trainer, &eval, err));
     TRY (report (r, m, due ? &eval : NULL, err));
+    TRY (say_slow (r, err));
     return m->step == 1 ? say_unused (r, err) : TRAIN_OK;
 }
 

@@ -68,6 +68,7 @@ static const struct conf_key keys[] = {
     {"eval", "files", CONF_STRING, AT (eval.files), 0, 0, NULL},
     {"log", "file", CONF_STRING, AT (log_file), 0, 0, NULL},
     {"log", "every", CONF_INT, AT (log_every), 0, 1e12, NULL},
+    {"log", "slow", CONF_DOUBLE, AT (log_slow), 0, 1e6, NULL},
     {"log", "trace", CONF_STRING, AT (trace), 0, 0, NULL},
     /* Known names that are not served yet: refuse () says so. */
     {"generate", "*", CONF_STRING, 0, 0, 0, NULL},
@@ -114,6 +115,7 @@ static int set_defaults (struct settings *c, struct rv_error *err)
     c->ckpt_keep = 2;
     c->eval.samples = -1;
     c->log_every = 10;
+    c->log_slow = 1.5;
     c->tokenizer = strdup ("bytes");
     c->resume = strdup ("auto");
     if (!c->tokenizer || !c->resume)
@@ -263,6 +265,8 @@ static int check_sizes (const struct settings *c, struct rv_error *err)
         {c->eps <= 0, "optim", "eps", "is not above 0"},
         {c->ckpt_every > 0 && !c->ckpt_dir, "checkpoint", "every",
          "needs [checkpoint] dir"},
+        {c->log_slow != 0 && c->log_slow <= 1, "log", "slow",
+         "is neither above 1 nor 0, which switches it off"},
         {!*c->resume, "checkpoint", "resume", "is not auto, off or a path"},
     };
 

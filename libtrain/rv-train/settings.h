@@ -56,6 +56,7 @@ struct settings {
 
     char *log_file; /* NULL: RV_OUTPUT_DIR/metrics.jsonl, else none */
     int64_t log_every;
+    double log_slow; /* 0 = never, else above 1 */
     char *trace;
 };
 

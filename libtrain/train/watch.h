@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * train/watch.h - what a run is watched by: the loss of text that it does not
- * train on, and the first value that is not finite.
+ * train on, the first value that is not finite, a rank that is slow.
  *
  * Calls are of train/trainer.h's trainer, between its steps, and collective. */
 #ifndef TRAIN_WATCH_H
@@ -54,6 +54,19 @@ train_status_t train_trainer_eval (train_trainer_t *trainer,
  * gradients in the order in which they are made; the earliest pass of any rank
  * counts. NULL: no step was skipped. Lives until the next such row. Local. */
 const char *train_trainer_nonfinite (const train_trainer_t *trainer);
+
+/* train_trainer_slow - compare the ranks' own times in the steps since the last
+ * call: of their passes, without what they waited for each other in them, for a
+ * row of the batch. On a GPU with gradients or weights that travel during the
+ * passes (ddp, grad_op, full) waits are part of it.
+ *   factor     slow is over so many times the median of the others; > 1
+ *   ret_rank   the slowest, if it is that slow and cost 0.1 s; else -1. The same
+ *              on every rank
+ *   text       (size) written where there is one, a line: "rank 3 on n2 is slow:
+ *              14 ms of its own for a row of the batch, the median of ..." */
+train_status_t train_trainer_slow (train_trainer_t *trainer, double factor,
+                                   int *ret_rank, char *text, size_t size,
+                                   train_error_t *err);
 
 #ifdef __cplusplus
 }

@@ -59,6 +59,7 @@ done <<'EOF'
 runs|x = 1|s.ini:16: .*\[runs\].*\[run\]
 log|evry = 5|s.ini:17: .*'evry' in \[log\]; nearest is 'every'
 log|every = often|s.ini:17: every: 'often' is not a whole number
+log|slow = 1|s.ini:17: \[log\] slow: is neither above 1 nor 0
 log|every = -1|s.ini:17: every: '-1' is not from 0
 checkpoint|keep = 0|s.ini:17: keep: '0' is not from 1
 checkpoint|every = 5|s.ini:17: \[checkpoint\] every: needs \[checkpoint\] dir

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * test_trainer_watch.c - the loss of text that is not trained on, and the
- * first value that is not finite */
+ * first value that is not finite, a rank that is slow */
 #include "config.h"
 
 #include <stdarg.h>
@@ -10,9 +10,13 @@
 #include <cmocka.h>
 #include <math.h>
 #include <string.h>
+#include <time.h>
 
 #include <train/watch.h>
 
+#include "group_ranks.h"
+#include "libtrain/decoder_impl.h"
+#include "libtrain/trainer_slow.h"
 #include "trainer_run.h"
 
 static struct run make_held (int64_t held, train_dtype_t dtype)
@@ -40,8 +44,8 @@ static train_eval_t evaluate (struct run *r, train_eval_options_t o)
 }
 
 /* What the same weights make of the samples one by one, without a trainer. */
-static double want (struct run *r, const train_data_t *d, int64_t first,
-                    int way, int n)
+static double loss_of (struct run *r, const train_data_t *d, int64_t first,
+                       int way, int n)
 {
     train_decoder_t *twin = NULL;
     int32_t tokens[16], targets[16];
@@ -74,17 +78,17 @@ static void test_eval (void **state)
     (void)state;
     for (int step = 0; step < 3; step++) {
         e = evaluate (&r, (train_eval_options_t){0});
-        assert_true (e.loss == want (&r, r.data, -1, -1, 5));
+        assert_true (e.loss == loss_of (&r, r.data, -1, -1, 5));
         assert_int_equal (e.samples, 5);
         assert_int_equal (e.tokens, 5 * 16);
         assert_true (e.eval_s > 0);
         e = evaluate (&r, (train_eval_options_t){.rows = 4});
-        assert_true (fabs (e.loss - want (&r, r.data, -1, -1, 5)) < 1e-12);
+        assert_true (fabs (e.loss - loss_of (&r, r.data, -1, -1, 5)) < 1e-12);
         assert_int_equal (e.tokens, 5 * 16);
         e = evaluate (&r, (train_eval_options_t){.samples = 2});
-        assert_true (e.loss == want (&r, r.data, -1, -1, 2));
+        assert_true (e.loss == loss_of (&r, r.data, -1, -1, 2));
         e = evaluate (&r, (train_eval_options_t){.data = r.data, .samples = 3});
-        assert_true (e.loss == want (&r, r.data, 0, 1, 3));
+        assert_true (e.loss == loss_of (&r, r.data, 0, 1, 3));
         assert_int_equal (train_trainer_step (r.trainer, false, &m, NULL), 0);
     }
     drop (&r);
@@ -221,6 +225,122 @@ static void test_activation_is_named (void **state)
     drop (&r);
 }
 
+static void test_slow_find (void **state)
+{
+    static const struct {
+        double s[5];
+        int n, want;
+        double median;
+    } t[] = {
+        {{1}, 1, -1, 0},
+        {{1, 1.6}, 2, 1, 1},
+        {{1, 1.5}, 2, -1, 1},
+        {{3, 1, 2}, 3, -1, 1.5}, /* 1.5 is the median of two */
+        {{3.1, 1, 3, 2, 1}, 5, 0, 1.5},
+        {{0, 2, 0}, 3, -1, 0}, /* alone with rows */
+        {{0, 2, 9}, 3, 2, 2},
+        {{1, 1, 1, 1, 1.49}, 5, -1, 1},
+    };
+    double m;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof (t) / sizeof (*t); i++) {
+        double factor = i == 3 ? 2.1 : i == 4 ? 2 : 1.5;
+
+        m = 0;
+        assert_int_equal (trainer_slow_find (t[i].s, t[i].n, factor, &m),
+                          t[i].want);
+        assert_true (m == t[i].median);
+    }
+}
+
+/* Hooks around the trainer's: what is slept in them is the rank's own time. */
+static struct decoder_hooks inner;
+
+static train_status_t sleepy (void *arg, size_t unit, bool backward,
+                              train_error_t *err)
+{
+    const struct timespec ms = {0, 8000000};
+
+    (void)arg;
+    nanosleep (&ms, NULL);
+    return inner.before (inner.arg, unit, backward, err);
+}
+
+static train_status_t awake (void *arg, size_t unit, bool backward,
+                             train_error_t *err)
+{
+    (void)arg;
+    return inner.after (inner.arg, unit, backward, err);
+}
+
+static struct run make_way (train_strategy_t way)
+{
+    train_trainer_options_t o = good;
+    train_decoder_config_t c;
+    struct run r;
+
+    o.strategy = way;
+    if (way != TRAIN_FULL_SHARD)
+        return make (o, TRAIN_F32);
+    open_parts (&r, TRAIN_F32, 8, &text);
+    c = *train_decoder_config (r.decoder);
+    train_decoder_destroy (r.decoder);
+    assert_int_equal (train_decoder_create_bare (&c, &r.decoder, NULL), 0);
+    assert_int_equal (
+        train_trainer_create (&o, group, r.data, r.decoder, &r.trainer, NULL),
+        0);
+    assert_int_equal (train_trainer_init (r.trainer, 3, NULL), 0);
+    return r;
+}
+
+/* Rank 1 sleeps; the others wait for it in collectives, which does not count. */
+static void slow_rank (struct job *job, int rank, train_group_t *g)
+{
+    const struct decoder_hooks hooks = {sleepy, awake, NULL};
+    train_metrics_t m;
+    char line[240] = "";
+    int slow = -2, again = -2;
+    struct run r;
+
+    group = g;
+    r = make_way ((train_strategy_t)job->arg);
+    inner = r.decoder->hooks;
+    if (rank == 1)
+        decoder_set_hooks (r.decoder, &hooks);
+    for (int i = 0; i < 6; i++)
+        if (train_trainer_step (r.trainer, false, &m, NULL) != TRAIN_OK)
+            note (job, rank, "step", i, 0, 0);
+    if (train_trainer_slow (r.trainer, 1.5, &slow, line, sizeof (line), NULL)
+            != TRAIN_OK
+        || slow != 1 || !strstr (line, "rank 1 on ")
+        || !strstr (line, "is slow: ") || !strstr (line, "(6 steps)"))
+        note (job, rank, line, slow, 1, 0);
+    if (train_trainer_slow (r.trainer, 1.5, &again, line, sizeof (line), NULL)
+            != TRAIN_OK
+        || again != -1)
+        note (job, rank, "no step since", again, -1, 0);
+    drop (&r);
+}
+
+static void test_slow_rank (void **state)
+{
+    static const train_strategy_t ways[] = {TRAIN_NO_SHARD, TRAIN_DDP,
+                                            TRAIN_FULL_SHARD};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof (ways) / sizeof (*ways); i++) {
+        struct job job = {.layout = "abb",
+                          .body = slow_rank,
+                          .arg = (int)ways[i],
+                          .timeout_ms = PATIENCE_MS};
+
+        run_job (&job);
+        want_ok (&job);
+        free_job (&job);
+    }
+}
+
 int main (void)
 {
     const struct CMUnitTest tests[] = {
@@ -229,6 +349,8 @@ int main (void)
         cmocka_unit_test (test_eval_refused),
         cmocka_unit_test (test_weight_is_named),
         cmocka_unit_test (test_activation_is_named),
+        cmocka_unit_test (test_slow_find),
+        cmocka_unit_test (test_slow_rank),
     };
 
     return cmocka_run_group_tests_name ("trainer_watch", tests, set_up,

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * trainer_slow.c - which rank makes the others wait */
+#include "trainer_slow.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <train/watch.h>
+
+#include "err.h"
+#include "trainer.h"
+
+#define LOST_S 0.1 /* less is not worth a line */
+
+static double now (void)
+{
+    struct timespec ts;
+
+    clock_gettime (CLOCK_MONOTONIC, &ts);
+    return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
+}
+
+static train_status_t before (void *arg, size_t unit, bool backward,
+                              train_error_t *err)
+{
+    struct trainer_slow *slow = arg;
+    double begin = now ();
+    train_status_t status =
+        slow->inner.before (slow->inner.arg, unit, backward, err);
+
+    slow->waited_s += now () - begin;
+    return status;
+}
+
+static train_status_t after (void *arg, size_t unit, bool backward,
+                             train_error_t *err)
+{
+    struct trainer_slow *slow = arg;
+    double begin = now ();
+    train_status_t status =
+        slow->inner.after (slow->inner.arg, unit, backward, err);
+
+    slow->waited_s += now () - begin;
+    return status;
+}
+
+void trainer_slow_begin (struct trainer_slow *slow, train_decoder_t *m)
+{
+    struct decoder_hooks hooks = {before, after, slow};
+
+    *slow = (struct trainer_slow){.inner = m->hooks};
+    if (slow->inner.before && slow->inner.after)
+        decoder_set_hooks (m, &hooks);
+}
+
+void trainer_slow_add (struct trainer_slow *slow, double s, double waited_s)
+{
+    slow->own_s += s - waited_s;
+    slow->steps++;
+}
+
+static int by_value (const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* Of those that have rows, [but] left out; 0: there is none. */
+static double median (const double *s, int n, int but)
+{
+    double *v = malloc ((size_t)n * sizeof (*v)), ret = 0;
+    size_t k = 0;
+
+    if (!v)
+        return 0;
+    for (int i = 0; i < n; i++)
+        if (i != but && s[i] > 0)
+            v[k++] = s[i];
+    qsort (v, k, sizeof (*v), by_value);
+    if (k > 0)
+        ret = (v[(k - 1) / 2] + v[k / 2]) / 2;
+    free (v);
+    return ret;
+}
+
+int trainer_slow_find (const double *s, int n, double factor,
+                       double *ret_median)
+{
+    int worst = 0;
+    double m;
+
+    for (int i = 1; i < n; i++)
+        if (s[i] > s[worst])
+            worst = i;
+    m = median (s, n, worst);
+    if (m <= 0)
+        return -1;
+    *ret_median = m;
+    return s[worst] > factor * m ? worst : -1;
+}
+
+/* Every rank's seconds a row, on every rank. */
+static train_status_t exchange (train_trainer_t *t, double *s,
+                                train_error_t *err)
+{
+    int n = train_group_size (t->group);
+    int64_t shape[1] = {n}, steps = t->slow.steps;
+    train_tensor_t view;
+
+    if (t->rows > 0 && steps > 0)
+        s[train_group_rank (t->group)] =
+            t->slow.own_s / (double)(steps * t->rows);
+    TRY (train_tensor_view (&view, s, TRAIN_F64, 1, shape, err));
+    return train_all_reduce (t->group, &view.t, TRAIN_SUM, err);
+}
+
+static train_status_t name (train_trainer_t *t, int rank, const double *s,
+                            double others, char *text, size_t size,
+                            train_error_t *err)
+{
+    char host[65] = "?";
+    void *got = NULL;
+    size_t n;
+
+    gethostname (host, sizeof (host) - 1);
+    TRY (train_broadcast_object (t->group, host, strlen (host) + 1, rank, &got,
+                                 &n, err));
+    snprintf (text, size,
+              "rank %d on %s is slow: %.3g ms of its own for a row of the "
+              "batch, the median of the others is %.3g ms (%lld steps)",
+              rank, (const char *)got, s[rank] * 1e3, others * 1e3,
+              (long long)t->slow.steps);
+    free (got);
+    return TRAIN_OK;
+}
+
+train_status_t train_trainer_slow (train_trainer_t *t, double factor,
+                                   int *ret_rank, char *text, size_t size,
+                                   train_error_t *err)
+{
+    int n = train_group_size (t->group), rank;
+    double *s, others = 0, lost;
+    train_status_t status;
+
+    *ret_rank = -1;
+    if (!(factor > 1))
+        return err_set (err, TRAIN_EINVAL, "factor %g is not above 1", factor);
+    if (!(s = calloc ((size_t)n, sizeof (*s))))
+        return err_set (err, TRAIN_ENOMEM, "no memory for %d times", n);
+    status = exchange (t, s, err);
+    rank = status == TRAIN_OK ? trainer_slow_find (s, n, factor, &others) : -1;
+    lost = rank < 0
+               ? 0
+               : (s[rank] - others) * t->opts.batch / n * (double)t->slow.steps;
+    if (rank >= 0 && lost >= LOST_S) {
+        status = name (t, rank, s, others, text, size, err);
+        *ret_rank = rank;
+    }
+    t->slow.own_s = 0;
+    t->slow.steps = 0;
+    free (s);
+    return status;
+}
