@@ -375,8 +375,8 @@ void kern_logprob_bf16_cuda (uint16_t *logits, float *logp, float *entropy,
                              void *stream);
 
 /* cast - the other type of each element.
- *   y   (n) written; bf16 as bits: rounded to nearest, ties to even, a NaN
- *           becomes quiet (half.h); from bf16 it is exact
+ *   y   (n) written; bf16 and f16 as bits: rounded to nearest, ties to even,
+ *           a NaN becomes quiet (half.h); from them it is exact
  *   x   (n)
  * The cuda ones enqueue on [stream] (a cudaStream_t) of the current device and
  * return; a launch that failed is reported by the backend's next sync. They
@@ -385,10 +385,18 @@ void kern_cast_f32_bf16_host (uint16_t *y, const float *x, size_t n,
                               void *stream);
 void kern_cast_bf16_f32_host (float *y, const uint16_t *x, size_t n,
                               void *stream);
+void kern_cast_f32_f16_host (uint16_t *y, const float *x, size_t n,
+                             void *stream);
+void kern_cast_f16_f32_host (float *y, const uint16_t *x, size_t n,
+                             void *stream);
 void kern_cast_f32_bf16_cuda (uint16_t *y, const float *x, size_t n,
                               void *stream);
 void kern_cast_bf16_f32_cuda (float *y, const uint16_t *x, size_t n,
                               void *stream);
+void kern_cast_f32_f16_cuda (uint16_t *y, const float *x, size_t n,
+                             void *stream);
+void kern_cast_f16_f32_cuda (float *y, const uint16_t *x, size_t n,
+                             void *stream);
 
 #ifdef __cplusplus
 }

@@ -92,6 +92,11 @@ struct backend_ops {
     train_status_t (*ident) (int device, char *text, size_t size,
                              train_error_t *err);
 
+    /* model (required) - the product's name: "NVIDIA H200"; "cpu" of the host.
+   * TRAIN_EDEVICE. */
+    train_status_t (*model) (int device, char *text, size_t size,
+                             train_error_t *err);
+
     /* fill (required) - [bytes] of the device to [value]. */
     train_status_t (*fill) (int device, void *memory, int value, size_t bytes,
                             void *stream, train_error_t *err);

@@ -364,6 +364,17 @@ static train_status_t op_ident (int device, char *text, size_t size,
     return status;
 }
 
+static train_status_t op_model (int device, char *text, size_t size,
+                                train_error_t *err)
+{
+    struct cudaDeviceProp prop;
+
+    TRY (check (cudaGetDeviceProperties (&prop, device), TRAIN_EDEVICE,
+                "name of a GPU", err));
+    snprintf (text, size, "%s", prop.name);
+    return TRAIN_OK;
+}
+
 static train_status_t op_fill (int device, void *memory, int value,
                                size_t bytes, void *stream, train_error_t *err)
 {
@@ -409,6 +420,7 @@ const struct backend_ops backend_cuda = {
     .peer_open = op_peer_open,
     .peer = op_peer,
     .ident = op_ident,
+    .model = op_model,
     .fill = op_fill,
     .share = &backend_cuda_share,
     .graph = &backend_cuda_graph,

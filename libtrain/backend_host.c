@@ -120,6 +120,14 @@ static train_status_t op_place (const void *memory, int *ret_device,
     return TRAIN_OK;
 }
 
+static train_status_t op_model (int device, char *text, size_t size,
+                                train_error_t *err)
+{
+    (void)device, (void)err;
+    snprintf (text, size, "cpu");
+    return TRAIN_OK;
+}
+
 static train_status_t op_ident (int device, char *text, size_t size,
                                 train_error_t *err)
 {
@@ -178,6 +186,7 @@ const struct backend_ops backend_host = {
     .unpin = op_unpin,
     .place = op_place,
     .ident = op_ident,
+    .model = op_model,
     .fill = op_fill,
     .view = &view_host,
     .enter = op_enter,

@@ -11,41 +11,71 @@
 #include "ckpt_job.h"
 #include "ckpt_run.h"
 #include "err.h"
+#include "optim.h"
 #include "opts.h"
 
+/* Masters are what is kept of weights that are shorter. */
 static struct ckpt_run run_of (train_decoder_t *decoder, train_adamw_t *adamw)
 {
+    DLTensor *masters = train_adamw_masters (adamw);
+
     return (struct ckpt_run){
         .decoder = decoder,
-        .weights = train_decoder_weights (decoder),
+        .weights = masters ? masters : train_decoder_weights (decoder),
         .m = train_adamw_m (adamw),
         .v = train_adamw_v (adamw),
         .world = 1,
     };
 }
 
-/* Weights of halves have masters beside them, which are not in these files. */
-static train_status_t check_kind (const train_decoder_t *decoder,
-                                  train_error_t *err)
+/* Is the optimizer one of this decoder's weights? */
+static train_status_t check_pair (train_decoder_t *decoder,
+                                  train_adamw_t *adamw, train_error_t *err)
 {
-    const train_decoder_config_t *c = train_decoder_config (decoder);
+    const DLTensor *w = train_decoder_weights (decoder);
+    const DLTensor *m = train_adamw_m (adamw);
 
-    if (c->device.device_type == kDLCUDA
-        || (c->dtype != TRAIN_F32 && c->dtype != TRAIN_F64))
-        return err_set (err, TRAIN_ENOTSUP,
-                        "checkpoint: decoders on a GPU, or of BF16 or F16, are "
-                        "not served by this call");
+    if (!w->data)
+        return err_set (err, TRAIN_EINVAL,
+                        "checkpoint: the decoder has no arenas; "
+                        "train_trainer_save serves a sharded one");
+    if (w->shape[0] != m->shape[0]
+        || w->device.device_type != m->device.device_type
+        || w->device.device_id != m->device.device_id)
+        return err_set (err, TRAIN_EINVAL,
+                        "checkpoint: adamw has %lld elements on device %d.%d, "
+                        "the decoder %lld on %d.%d",
+                        (long long)m->shape[0], (int)m->device.device_type,
+                        m->device.device_id, (long long)w->shape[0],
+                        (int)w->device.device_type, w->device.device_id);
     return TRAIN_OK;
 }
 
 static train_status_t check_save (const char *dir, const void *state,
-                                  const train_decoder_t *decoder,
-                                  const void *adamw, train_error_t *err)
+                                  train_decoder_t *decoder,
+                                  train_adamw_t *adamw, train_error_t *err)
 {
     if (!dir || !*dir || !state || !decoder || !adamw)
         return err_set (err, TRAIN_EINVAL,
                         "checkpoint: dir, state, decoder or adamw is missing");
-    return check_kind (decoder, err);
+    TRY (check_pair (decoder, adamw, err));
+    return adamw_widen (adamw, train_decoder_weights (decoder), err);
+}
+
+/* What is on a GPU is written from a copy. */
+static train_status_t run_job (struct ckpt_job *job, train_error_t *err)
+{
+    struct ckpt_room room = {0};
+    train_status_t status = TRAIN_OK;
+
+    if (ckpt_job_is_gpu (job))
+        status = ckpt_job_copy (job, &room, err);
+    if (status == TRAIN_OK)
+        status = ckpt_dir_begin (job->dir, job->step, &job->temp, err);
+    if (status == TRAIN_OK)
+        status = ckpt_job_run (job, err);
+    ckpt_room_fini (&room);
+    return status;
 }
 
 train_status_t train_ckpt_save (const char *dir,
@@ -65,9 +95,7 @@ train_status_t train_ckpt_save (const char *dir,
         status = ckpt_job_init (&job, s.tensors.piece, 3 * s.tensors.n, &s.opts,
                                 0, 1, err);
     if (status == TRAIN_OK)
-        status = ckpt_dir_begin (dir, job.step, &job.temp, err);
-    if (status == TRAIN_OK)
-        status = ckpt_job_run (&job, err);
+        status = run_job (&job, err);
     ckpt_job_fini (&job);
     ckpt_save_fini (&s);
     return status;
@@ -115,9 +143,10 @@ train_status_t train_ckpt_load (const char *path, train_decoder_t *decoder,
             err, TRAIN_EINVAL,
             "checkpoint: path, decoder, adamw or ret_state is NULL");
     TRY (opts_fits (ret_state, "checkpoint", err));
-    TRY (check_kind (decoder, err));
+    TRY (check_pair (decoder, adamw, err));
     run = run_of (decoder, adamw);
     TRY (ckpt_run_load (path, &run, &state, err));
+    TRY (adamw_narrow (adamw, train_decoder_weights (decoder), err));
     train_adamw_set_updates (adamw, state.updates);
     return opts_give (ret_state, &state, sizeof (state), "checkpoint", err);
 }

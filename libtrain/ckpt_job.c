@@ -173,7 +173,16 @@ static size_t bytes_of (const train_ckpt_piece_t *p)
     return (size_t)p->count * train_dtype_size (p->dtype);
 }
 
-train_status_t ckpt_job_copy (struct ckpt_job *job, void **buf, size_t *cap,
+/* The first piece of a GPU. */
+static const train_ckpt_piece_t *of_gpu (const struct ckpt_job *job)
+{
+    for (size_t i = 0; i < job->n; i++)
+        if (ckpt_is_gpu (&job->piece[i]))
+            return &job->piece[i];
+    return NULL;
+}
+
+train_status_t ckpt_job_copy (struct ckpt_job *job, struct ckpt_room *room,
                               train_error_t *err)
 {
     size_t need = ALIGN;
@@ -181,26 +190,23 @@ train_status_t ckpt_job_copy (struct ckpt_job *job, void **buf, size_t *cap,
 
     for (size_t i = 0; i < job->n; i++)
         need += (bytes_of (&job->piece[i]) + ALIGN - 1) / ALIGN * ALIGN;
-    if (need > *cap) {
-        void *p = aligned_alloc (ALIGN, need);
-
-        if (!p)
-            return err_set (err, TRAIN_ENOMEM,
-                            "no memory for a copy of %zu bytes to be saved",
-                            need);
-        free (*buf);
-        *buf = p;
-        *cap = need;
-    }
-    at = *buf;
+    TRY (ckpt_room_grow (room, need, of_gpu (job), err));
+    at = room->data;
     for (size_t i = 0; i < job->n; i++) {
-        train_ckpt_piece_t *p = &job->piece[i];
-        size_t bytes = bytes_of (p);
-
-        if (bytes)
-            memcpy (at, p->data, bytes);
-        p->data = at;
-        at += (bytes + ALIGN - 1) / ALIGN * ALIGN;
+        TRY (ckpt_fetch (at, &job->piece[i], err));
+        at += (bytes_of (&job->piece[i]) + ALIGN - 1) / ALIGN * ALIGN;
+    }
+    TRY (ckpt_settle (job->piece, job->n, err));
+    at = room->data;
+    for (size_t i = 0; i < job->n; i++) {
+        job->piece[i].data = at;
+        job->piece[i].device = (DLDevice){kDLCPU, 0};
+        at += (bytes_of (&job->piece[i]) + ALIGN - 1) / ALIGN * ALIGN;
     }
     return TRAIN_OK;
+}
+
+bool ckpt_job_is_gpu (const struct ckpt_job *job)
+{
+    return of_gpu (job) != NULL;
 }

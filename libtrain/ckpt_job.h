@@ -12,6 +12,8 @@
 
 #include <train/ckpt_pieces.h>
 
+#include "ckpt_place.h"
+
 struct ckpt_job {
     int rank, writers;
     char *dir, *temp; /* temp: the caller's, malloc'ed, from ckpt_dir_begin */
@@ -36,10 +38,12 @@ train_status_t ckpt_job_init (struct ckpt_job *job,
                               int writers, train_error_t *err);
 void ckpt_job_fini (struct ckpt_job *job);
 
-/* ckpt_job_copy - from now on the job has elements of its own.
- *   buf, cap   room that stays between jobs, grown as needed */
-train_status_t ckpt_job_copy (struct ckpt_job *job, void **buf, size_t *cap,
+/* ckpt_job_copy - from now on the job has elements of its own, in host memory.
+ *   room   stays between jobs, grown as needed
+ * ckpt_job_is_gpu - is a piece on a GPU? Then ckpt_job_run needs a copy. */
+train_status_t ckpt_job_copy (struct ckpt_job *job, struct ckpt_room *room,
                               train_error_t *err);
+bool ckpt_job_is_gpu (const struct ckpt_job *job);
 
 /* ckpt_job_run - write this rank's files; rank 0 publishes the checkpoint when
  * all ranks have, and removes what is there of one that failed. */

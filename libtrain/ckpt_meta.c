@@ -40,6 +40,14 @@ static const struct field state_field[] = {
     STATE (seed, K_U64),     STATE (data_hash, K_U64), STATE (loss, K_DOUBLE),
 };
 
+/* Not in checkpoints of libtrain before loss scaling: 0 there. */
+static const struct field scaler_field[] = {
+    STATE (scale, K_DOUBLE),
+    STATE (scale_good, K_I64),
+    STATE (scale_budget, K_I64),
+    STATE (scale_stuck, K_I64),
+};
+
 static const struct field model_field[] = {
     MODEL (layers, K_INT),      MODEL (dim, K_INT),
     MODEL (heads, K_INT),       MODEL (kv_heads, K_INT),
@@ -129,30 +137,40 @@ static int from_text (const struct field *f, void *base, const char *text)
     return strcmp (text, again) == 0 ? 0 : -1;
 }
 
-#define N_ITEMS (COUNT (state_field) + COUNT (model_field))
+#define N_ITEMS                                                                \
+    (COUNT (state_field) + COUNT (model_field) + COUNT (scaler_field))
 
 _Static_assert(N_ITEMS == CKPT_META_ITEMS, "the room for them");
+
+/* From [item] on; returns where the next is. */
+static size_t write_fields (struct ckpt_meta *meta, size_t item,
+                            const struct field *f, size_t n, const void *base)
+{
+    for (size_t i = 0; i < n; i++, item++) {
+        to_text (&f[i], base, meta->value[item]);
+        meta->item[item] = (train_st_meta_t){f[i].key, meta->value[item]};
+    }
+    return item;
+}
 
 void ckpt_meta_write (struct ckpt_meta *meta, const train_ckpt_state_t *state,
                       const train_decoder_config_t *config)
 {
-    for (size_t i = 0; i < N_ITEMS; i++) {
-        bool is_state = i < COUNT (state_field);
-        const struct field *f =
-            is_state ? &state_field[i] : &model_field[i - COUNT (state_field)];
+    size_t at = write_fields (meta, 0, state_field, COUNT (state_field), state);
 
-        to_text (f, is_state ? (const void *)state : config, meta->value[i]);
-        meta->item[i] = (train_st_meta_t){f->key, meta->value[i]};
-    }
+    at = write_fields (meta, at, model_field, COUNT (model_field), config);
+    write_fields (meta, at, scaler_field, COUNT (scaler_field), state);
 }
 
 static train_status_t read_fields (const train_ckpt_t *ckpt,
                                    const struct field *f, size_t n, void *base,
-                                   train_error_t *err)
+                                   bool may_lack, train_error_t *err)
 {
     for (size_t i = 0; i < n; i++) {
         const char *text = train_ckpt_state (ckpt, f[i].key);
 
+        if (!text && may_lack)
+            continue;
         if (!text || from_text (&f[i], base, text) < 0)
             return err_set (err, TRAIN_EFORMAT, "its state has '%s' for '%s'",
                             text ? text : "nothing", f[i].key);
@@ -168,8 +186,12 @@ train_status_t ckpt_meta_read (const train_ckpt_t *ckpt,
     train_ckpt_state_t state = {.size = sizeof (state)};
     train_decoder_config_t config = {.size = sizeof (config)};
 
-    TRY (read_fields (ckpt, state_field, COUNT (state_field), &state, err));
-    TRY (read_fields (ckpt, model_field, COUNT (model_field), &config, err));
+    TRY (read_fields (ckpt, state_field, COUNT (state_field), &state, false,
+                      err));
+    TRY (read_fields (ckpt, model_field, COUNT (model_field), &config, false,
+                      err));
+    TRY (read_fields (ckpt, scaler_field, COUNT (scaler_field), &state, true,
+                      err));
     *ret_state = state;
     *ret_config = config;
     return TRAIN_OK;

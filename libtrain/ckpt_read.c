@@ -13,6 +13,7 @@
 #include <xxhash.h>
 
 #include "ckpt_manifest.h"
+#include "ckpt_place.h"
 #include "err.h"
 #include "plan/fsio.h"
 
@@ -209,9 +210,9 @@ static train_status_t one_piece (train_ckpt_t *c, const train_ckpt_piece_t *p,
 
         status = stored_data (c, t, part[i].piece, &data, err);
         if (copy && status == TRAIN_OK)
-            memcpy ((char *)p->data + (size_t)part[i].to * size,
-                    data + (size_t)part[i].from * size,
-                    (size_t)part[i].count * size);
+            status = ckpt_store (p, (size_t)part[i].to * size,
+                                 data + (size_t)part[i].from * size,
+                                 (size_t)part[i].count * size, err);
     }
     free (part);
     return status;
@@ -228,7 +229,7 @@ train_status_t train_ckpt_read (train_ckpt_t *c,
         TRY (one_piece (c, &pieces[i], false, err));
     for (size_t i = 0; i < n; i++)
         TRY (one_piece (c, &pieces[i], true, err));
-    return TRAIN_OK;
+    return ckpt_settle (pieces, n, err);
 }
 
 train_status_t train_ckpt_verify (train_ckpt_t *c, train_error_t *err)

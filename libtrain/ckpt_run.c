@@ -6,9 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "decoder_impl.h"
 #include "err.h"
+#include "gpu_libs.h"
 #include "hf_impl.h"
 #include "opts.h"
+
+#define LIBS    "gpu_libraries"
+#define CHOICES "gemm_choices"
 
 void ckpt_tensors_fini (struct ckpt_tensors *t)
 {
@@ -58,6 +63,7 @@ static train_ckpt_piece_t piece_of (const struct ckpt_run *run, size_t i,
         .data = (char *)arena->data + arena->byte_offset
                 + r.at * train_dtype_size (dtype),
         .file = file,
+        .device = arena->device,
     };
     memcpy (piece.shape, p->shape, sizeof (p->shape));
     return piece;
@@ -102,6 +108,40 @@ void ckpt_save_fini (struct ckpt_save *s)
 {
     ckpt_tensors_fini (&s->tensors);
     free ((char *)s->config.data);
+    free ((void *)s->bytes[1].data);
+}
+
+/* The device, and what else on it gives results their bits. */
+static train_status_t describe (const struct ckpt_run *run,
+                                char device[CKPT_DEVICE],
+                                char libs[CKPT_DEVICE], train_error_t *err)
+{
+    const train_decoder_t *m = run->decoder;
+
+    libs[0] = '\0';
+    TRY (m->ops->model (m->device, device, CKPT_DEVICE, err));
+    if (m->gpu)
+        gpu_libs (libs, CKPT_DEVICE);
+    return TRAIN_OK;
+}
+
+static train_status_t add_device (struct ckpt_save *s,
+                                  const struct ckpt_run *run,
+                                  train_error_t *err)
+{
+    void *choices = NULL;
+    size_t n = 0;
+
+    TRY (describe (run, s->device, s->libs, err));
+    s->opts.device = s->device;
+    if (!run->decoder->gpu)
+        return TRAIN_OK;
+    TRY (decoder_choices (run->decoder, &choices, &n, err));
+    s->bytes[0] = (train_ckpt_bytes_t){LIBS, s->libs, strlen (s->libs)};
+    s->bytes[1] = (train_ckpt_bytes_t){CHOICES, choices, n};
+    s->opts.bytes = s->bytes;
+    s->opts.n_bytes = choices ? 2 : 1;
+    return TRAIN_OK;
 }
 
 train_status_t ckpt_save_init (struct ckpt_save *s, const char *dir,
@@ -134,6 +174,38 @@ train_status_t ckpt_save_init (struct ckpt_save *s, const char *dir,
         .beside = &s->config,
         .n_beside = text != NULL,
     };
+    return add_device (s, run, err);
+}
+
+/* What [key] has as text, cut; "" where there is no such key. */
+static void text_of (const train_ckpt_t *ckpt, const char *key,
+                     char text[CKPT_DEVICE])
+{
+    void *data = NULL;
+    size_t n = 0;
+
+    text[0] = '\0';
+    if (train_ckpt_bytes (ckpt, key, &data, &n, NULL) != TRAIN_OK)
+        return;
+    snprintf (text, CKPT_DEVICE, "%.*s", (int)(n < 200 ? n : 200),
+              (const char *)data);
+    free (data);
+}
+
+train_status_t ckpt_run_differs (const train_ckpt_t *ckpt,
+                                 const struct ckpt_run *run, char *text,
+                                 size_t size, train_error_t *err)
+{
+    char device[CKPT_DEVICE], here[CKPT_DEVICE], there[CKPT_DEVICE];
+    size_t used;
+
+    TRY (describe (run, device, here, err));
+    train_ckpt_differs (ckpt, run->world, run->strategy, device, text, size);
+    text_of (ckpt, LIBS, there);
+    used = strlen (text);
+    if (*here && *there && strcmp (here, there) != 0)
+        snprintf (text + used, size - used, "%s%s there and %s here",
+                  used ? ", " : "written with ", there, here);
     return TRAIN_OK;
 }
 
@@ -152,6 +224,25 @@ train_status_t ckpt_run_start (train_ckpt_saver_t *saver, const char *dir,
     return status;
 }
 
+/* Of another card or library they are of no use; ckpt_run_differs says so. */
+static train_status_t read_choices (const train_ckpt_t *ckpt,
+                                    train_decoder_t *decoder,
+                                    train_error_t *err)
+{
+    train_error_t own = {0};
+    void *data = NULL;
+    size_t n = 0;
+    train_status_t status = train_ckpt_bytes (ckpt, CHOICES, &data, &n, &own);
+
+    if (status == TRAIN_OK)
+        status = decoder_take_choices (decoder, data, n, &own);
+    free (data);
+    if (status == TRAIN_OK || status == TRAIN_ENOTFOUND
+        || status == TRAIN_EMISMATCH)
+        return TRAIN_OK;
+    return err_set (err, status, "%s", own.text);
+}
+
 static train_status_t read_open (train_ckpt_t *ckpt, const struct ckpt_run *run,
                                  train_ckpt_state_t *state, train_error_t *err)
 {
@@ -165,6 +256,8 @@ static train_status_t read_open (train_ckpt_t *ckpt, const struct ckpt_run *run,
         status = ckpt_tensors_init (&t, run, err);
     if (status == TRAIN_OK)
         status = train_ckpt_read (ckpt, t.piece, 3 * t.n, err);
+    if (status == TRAIN_OK)
+        status = read_choices (ckpt, run->decoder, err);
     ckpt_tensors_fini (&t);
     return status;
 }

@@ -11,7 +11,7 @@
 
 /* What a rank has. All borrowed. */
 struct ckpt_run {
-    const train_decoder_t *decoder;
+    train_decoder_t *decoder;
     DLTensor *weights, *m, *v;      /* 1-D, laid out alike */
     const train_shard_plan_t *plan; /* of them; NULL: as the decoder's arena */
     int rank;                       /* in the plan */
@@ -33,10 +33,14 @@ void ckpt_tensors_fini (struct ckpt_tensors *t); /* after a failure, too */
 
 /* All that a save hands on, kept together while it does; it points into
  * itself. */
+#define CKPT_DEVICE 256 /* bytes of a device's name, of libraries' versions */
+
 struct ckpt_save {
     struct ckpt_tensors tensors;
     struct ckpt_meta meta;
     train_ckpt_bytes_t config;
+    char device[CKPT_DEVICE], libs[CKPT_DEVICE];
+    train_ckpt_bytes_t bytes[2]; /* of a GPU: libraries, choices of products */
     train_ckpt_options_t opts;
 };
 
@@ -47,9 +51,18 @@ train_status_t ckpt_save_init (struct ckpt_save *s, const char *dir,
                                train_error_t *err);
 void ckpt_save_fini (struct ckpt_save *s);
 
+/* ckpt_run_differs - train_ckpt_differs of a run, and of a GPU which libraries
+ * make its products and attention. TRAIN_EDEVICE.
+ *   text   (size) written; "" when nothing differs */
+train_status_t ckpt_run_differs (const train_ckpt_t *ckpt,
+                                 const struct ckpt_run *run, char *text,
+                                 size_t size, train_error_t *err);
+
 /* ckpt_run_start - by [saver], as train_ckpt_start. Collective over its group.
  * ckpt_run_load - what train_ckpt_load does, of this rank's parts. Local; the
- * number of updates is the caller's to set. */
+ * number of updates, and weights that are shorter than these, are the caller's
+ * to set. Products get the saved choices, unless these are of another card or
+ * library. */
 train_status_t ckpt_run_start (train_ckpt_saver_t *saver, const char *dir,
                                const train_ckpt_state_t *state,
                                const struct ckpt_run *run, int keep,

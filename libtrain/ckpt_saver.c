@@ -23,8 +23,7 @@ struct train_ckpt_saver {
     atomic_bool ended;
     train_status_t status; /* of the job that was joined last, until told */
     train_error_t err;
-    void *buf;
-    size_t cap;
+    struct ckpt_room room;
 };
 
 static int rank_of (const train_ckpt_saver_t *s)
@@ -70,7 +69,7 @@ void train_ckpt_saver_destroy (train_ckpt_saver_t *s)
     if (s->running)
         atomic_store (&s->job.hurry, true);
     join (s);
-    free (s->buf);
+    ckpt_room_fini (&s->room);
     free (s);
 }
 
@@ -162,7 +161,7 @@ train_status_t train_ckpt_start (train_ckpt_saver_t *s,
             ckpt_job_init (&s->job, pieces, n, &o, rank_of (s),
                            s->group ? train_group_size (s->group) : 1, err);
     if (status == TRAIN_OK)
-        status = ckpt_job_copy (&s->job, &s->buf, &s->cap, err);
+        status = ckpt_job_copy (&s->job, &s->room, err);
     if ((status = agree (s, status, err)) == TRAIN_OK)
         status = begin (s, err);
     if (status != TRAIN_OK)

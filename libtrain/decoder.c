@@ -207,6 +207,30 @@ DLTensor *train_decoder_grads (train_decoder_t *m)
     return &m->grads.t;
 }
 
+train_status_t decoder_choices (const train_decoder_t *m, void **ret,
+                                size_t *ret_bytes, train_error_t *err)
+{
+    *ret = NULL;
+    *ret_bytes = 0;
+    if (!m->work->choices || !m->config.deterministic)
+        return TRAIN_OK;
+    return m->work->choices (m, ret, ret_bytes, err);
+}
+
+train_status_t decoder_take_choices (train_decoder_t *m, const void *from,
+                                     size_t bytes, train_error_t *err)
+{
+    train_status_t status;
+    int before;
+
+    if (!m->work->take_choices || !m->config.deterministic)
+        return TRAIN_OK;
+    before = m->ops->enter (m->device);
+    status = m->work->take_choices (m, from, bytes, err);
+    m->ops->leave (before);
+    return status;
+}
+
 /* Arguments, then room for the batch and its ids in place. */
 static train_status_t take_batch (train_decoder_t *m, const int32_t *tokens,
                                   const int32_t *targets, int B, int T,

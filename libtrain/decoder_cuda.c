@@ -72,6 +72,17 @@ static train_status_t open_engine (train_decoder_t *m, train_error_t *err)
     return open_gemm (m, e, err);
 }
 
+static train_status_t need_engine (train_decoder_t *m, train_error_t *err)
+{
+    train_status_t status;
+
+    if (m->engine)
+        return TRAIN_OK;
+    if ((status = open_engine (m, err)) != TRAIN_OK)
+        op_destroy (m);
+    return status;
+}
+
 static train_status_t op_prepare (train_decoder_t *m, int B, int T,
                                   size_t *ret_scratch, train_error_t *err)
 {
@@ -79,14 +90,7 @@ static train_status_t op_prepare (train_decoder_t *m, int B, int T,
     struct attention_choice choice;
     struct engine *e;
 
-    if (!m->engine) {
-        train_status_t status = open_engine (m, err);
-
-        if (status != TRAIN_OK) {
-            op_destroy (m);
-            return status;
-        }
-    }
+    TRY (need_engine (m, err));
     e = m->engine;
     e->shape = (struct attention_shape){
         .dtype = m->config.dtype == TRAIN_F32    ? ATTENTION_F32
@@ -226,6 +230,36 @@ static train_status_t op_logits_loss (train_decoder_t *m, void *logits,
     return TRAIN_OK;
 }
 
+static train_status_t op_choices (const train_decoder_t *m, void **ret,
+                                  size_t *ret_bytes, train_error_t *err)
+{
+    const struct engine *e = m->engine;
+    size_t bytes;
+
+    if (!e) /* no pass was made */
+        return TRAIN_OK;
+    bytes = gemm_lt_choices_save (e->gemm, NULL, 0);
+    if (!(*ret = malloc (bytes)))
+        return err_set (err, TRAIN_ENOMEM, "no memory for %zu bytes of choices",
+                        bytes);
+    *ret_bytes = gemm_lt_choices_save (e->gemm, *ret, bytes);
+    return TRAIN_OK;
+}
+
+static train_status_t op_take_choices (train_decoder_t *m, const void *from,
+                                       size_t bytes, train_error_t *err)
+{
+    struct engine *e;
+    char why[GEMM_LT_WHY] = "";
+    enum gemm_lt_status rc;
+
+    TRY (need_engine (m, err));
+    e = m->engine;
+    rc = gemm_lt_choices_load (e->gemm, from, bytes, why);
+    return rc == GEMM_LT_OK ? TRAIN_OK
+                            : err_set (err, (train_status_t)rc, "%s", why);
+}
+
 const struct decoder_work decoder_work_cuda = {
     .prepare = op_prepare,
     .destroy = op_destroy,
@@ -237,4 +271,6 @@ const struct decoder_work decoder_work_cuda = {
     .head_scratch = op_head_scratch,
     .head_loss = op_head_loss,
     .logits_loss = op_logits_loss,
+    .choices = op_choices,
+    .take_choices = op_take_choices,
 };

@@ -107,6 +107,11 @@ struct decoder_work {
                                  train_error_t *err);
     train_status_t (*logits_loss) (struct train_decoder *m, void *logits,
                                    train_error_t *err);
+    /* What decoder_choices and decoder_take_choices do; NULL: nothing. */
+    train_status_t (*choices) (const struct train_decoder *m, void **ret,
+                               size_t *ret_bytes, train_error_t *err);
+    train_status_t (*take_choices) (struct train_decoder *m, const void *from,
+                                    size_t bytes, train_error_t *err);
 };
 
 extern const struct decoder_work decoder_work_host;
@@ -217,6 +222,17 @@ train_status_t decoder_step_add (train_decoder_t *decoder,
                                  train_error_t *err);
 train_status_t decoder_loss_read (train_decoder_t *decoder,
                                   double *ret_loss_sum, train_error_t *err);
+
+/* decoder_choices - which algorithms the products of a deterministic decoder
+ * have, for a checkpoint.
+ *   ret   malloc'ed bytes; NULL: there are none
+ * decoder_take_choices - take them again, before the next pass.
+ * TRAIN_EMISMATCH: they are another card's or library's, and the text names
+ * both; TRAIN_EFORMAT: they are none. Then nothing changes. TRAIN_ENOMEM. */
+train_status_t decoder_choices (const train_decoder_t *decoder, void **ret,
+                                size_t *ret_bytes, train_error_t *err);
+train_status_t decoder_take_choices (train_decoder_t *decoder, const void *from,
+                                     size_t bytes, train_error_t *err);
 
 /* decoder_act - array of block [l]. decoder_weight, decoder_grad - what lies at
  * [offset] of the arena, which is of unit [u]. */

@@ -95,7 +95,7 @@ static train_status_t add_ranges (train_adamw_t *a, const train_param_t *params,
 
 static bool is_half (const train_adamw_t *a)
 {
-    return a->dtype == TRAIN_BF16;
+    return a->dtype == TRAIN_BF16 || a->dtype == TRAIN_F16;
 }
 
 /* The k-th array of the arena. */
@@ -142,12 +142,13 @@ static train_status_t check_place (const DLDevice *d, train_dtype_t dtype,
 {
     bool gpu = d->device_type == kDLCUDA;
 
-    if (dtype != TRAIN_F32 && dtype != TRAIN_F64 && dtype != TRAIN_BF16)
+    if (dtype != TRAIN_F32 && dtype != TRAIN_F64 && dtype != TRAIN_BF16
+        && dtype != TRAIN_F16)
         return err_set (err, TRAIN_EINVAL,
-                        "adamw: dtype is none of F32, F64 and BF16");
+                        "adamw: dtype is none of F32, F64, BF16 and F16");
     if (gpu && dtype == TRAIN_F64)
         return err_set (err, TRAIN_EINVAL,
-                        "adamw: dtype is F64: GPUs have F32 and BF16");
+                        "adamw: dtype is F64: GPUs have F32, BF16 and F16");
     if (gpu && !HAVE_CUDA)
         return err_set (err, TRAIN_ENOTSUP,
                         "adamw on a GPU: libtrain was built without CUDA");
@@ -255,20 +256,39 @@ static void update_plain (train_adamw_t *a, DLTensor *weights,
 static void take_masters (train_adamw_t *a, const DLTensor *weights,
                           void *stream)
 {
+    void (*widen) (float *, const uint16_t *, size_t, void *) =
+        a->dtype == TRAIN_BF16 ? kern_cast_bf16_f32_host
+                               : kern_cast_f16_f32_host;
+
     if (!is_half (a) || a->has_masters)
         return;
     a->has_masters = true;
 #if HAVE_CUDA
     if (a->gpu)
-        kern_cast_bf16_f32_cuda (start (&a->masters.t), start (weights),
-                                 a->numel, stream);
+        widen = a->dtype == TRAIN_BF16 ? kern_cast_bf16_f32_cuda
+                                       : kern_cast_f16_f32_cuda;
 #endif
-    if (!a->gpu)
-        kern_cast_bf16_f32_host (start (&a->masters.t), start (weights),
-                                 a->numel, stream);
+    widen (start (&a->masters.t), start (weights), a->numel, stream);
 }
 
-/* Through the kernel that has masters and a factor: halves, and all of a GPU. */
+static void narrow (train_adamw_t *a, DLTensor *weights, size_t from, size_t n,
+                    void *stream)
+{
+    void (*run) (uint16_t *, const float *, size_t, void *) =
+        a->dtype == TRAIN_BF16 ? kern_cast_f32_bf16_host
+                               : kern_cast_f32_f16_host;
+
+#if HAVE_CUDA
+    if (a->gpu)
+        run = a->dtype == TRAIN_BF16 ? kern_cast_f32_bf16_cuda
+                                     : kern_cast_f32_f16_cuda;
+#endif
+    run ((uint16_t *)start (weights) + from,
+         (const float *)start (&a->masters.t) + from, n, stream);
+}
+
+/* Through the kernel that has masters and a factor: halves, and all of a GPU.
+ * It writes the copy of bf16 itself. */
 static void update_mixed (train_adamw_t *a, DLTensor *weights,
                           const DLTensor *grads, double lr, const float *factor,
                           void *stream)
@@ -277,7 +297,7 @@ static void update_mixed (train_adamw_t *a, DLTensor *weights,
     float *p = is_half (a) ? start (&a->masters.t) : start (weights);
     float *m = start (&a->m.t), *v = start (&a->v.t);
     const float *g = start (grads);
-    uint16_t *copy = is_half (a) ? start (weights) : NULL;
+    uint16_t *copy = a->dtype == TRAIN_BF16 ? start (weights) : NULL;
     void (*run) (float *, uint16_t *, float *, float *, const float *,
                  const float *, size_t, double, double, double, double, double,
                  int64_t, uint64_t, const uint32_t *, void *) =
@@ -295,6 +315,8 @@ static void update_mixed (train_adamw_t *a, DLTensor *weights,
              v + r->offset, g + r->offset, factor, r->count, lr, o->beta1,
              o->beta2, o->eps, r->decay ? o->weight_decay : 0, a->updates + 1,
              r->offset, NULL, stream);
+        if (a->dtype == TRAIN_F16)
+            narrow (a, weights, r->offset, r->count, stream);
     }
 }
 
@@ -354,6 +376,33 @@ DLTensor *train_adamw_masters (train_adamw_t *a)
 void train_adamw_set_masters (train_adamw_t *a)
 {
     a->has_masters = true;
+}
+
+train_status_t adamw_widen (train_adamw_t *a, const DLTensor *weights,
+                            train_error_t *err)
+{
+    int before;
+
+    TRY (check_tensor (a, weights, a->dtype, "weights", err));
+    before = a->ops->enter (a->device);
+    take_masters (a, weights, NULL);
+    a->ops->leave (before);
+    return a->ops->sync (NULL, err);
+}
+
+train_status_t adamw_narrow (train_adamw_t *a, DLTensor *weights,
+                             train_error_t *err)
+{
+    int before;
+
+    TRY (check_tensor (a, weights, a->dtype, "weights", err));
+    if (!is_half (a))
+        return TRAIN_OK;
+    a->has_masters = true;
+    before = a->ops->enter (a->device);
+    narrow (a, weights, 0, a->numel, NULL);
+    a->ops->leave (before);
+    return a->ops->sync (NULL, err);
 }
 
 DLTensor *train_adamw_m (train_adamw_t *a)

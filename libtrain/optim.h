@@ -16,4 +16,13 @@ train_status_t adamw_enqueue (train_adamw_t *adamw, DLTensor *weights,
                               const float *factor, void *stream,
                               train_error_t *err);
 
+/* adamw_widen - masters that are not there yet become [weights].
+ * adamw_narrow - [weights] become the masters, rounded; these are there from
+ * now on. Both do nothing where the weights are their own masters, and wait for
+ * what they enqueue. TRAIN_EINVAL, TRAIN_EDEVICE. */
+train_status_t adamw_widen (train_adamw_t *adamw, const DLTensor *weights,
+                            train_error_t *err);
+train_status_t adamw_narrow (train_adamw_t *adamw, DLTensor *weights,
+                             train_error_t *err);
+
 #endif

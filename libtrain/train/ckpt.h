@@ -5,7 +5,13 @@
  * model.safetensors by Hugging Face's names, which with config.json its tools
  * read; "m.NAME" and "v.NAME" of each weight in optim.safetensors. The state
  * below and the model's sizes stand in the manifest. Whatever is written by
- * pieces, sharded as well, under these names with these states loads here. */
+ * pieces, sharded as well, under these names with these states loads here.
+ *
+ * The decoder and AdamW may be on a GPU, of which all work on them has ended.
+ * Of BF16 and F16 the F32 masters are kept, so what was written in one of F32,
+ * BF16 and F16 loads in each. Of a deterministic decoder on a GPU the manifest
+ * has the algorithms of its products, which a load takes again on the same card
+ * and library. */
 #ifndef TRAIN_CKPT_H
 #define TRAIN_CKPT_H
 
@@ -37,6 +43,9 @@ typedef struct train_ckpt_state {
     uint64_t seed;      /* of data and weights */
     uint64_t data_hash; /* train_data_hash */
     double loss;        /* of the last step */
+    /* As train_scaler_state_t has them; zeros: no loss scaling. */
+    double scale;
+    int64_t scale_good, scale_budget, scale_stuck;
 } train_ckpt_state_t;
 
 /* train_ckpt_prepare - make folder [dir] and see that a checkpoint can be

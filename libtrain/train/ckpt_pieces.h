@@ -43,8 +43,10 @@ typedef struct train_ckpt_piece {
     int64_t shape[TRAIN_MAX_DIMS]; /* of the whole tensor */
     int64_t first;                 /* 0 <= first <= first + count <= numel */
     int64_t count;                 /* 0: this rank has none of it */
-    void *data;       /* (count) host memory; saving reads, loading writes */
+    void *data;                    /* (count) saving reads, loading writes */
     const char *file; /* saving: [a-z]+, "model", "optim"; NULL = "state" */
+    DLDevice device;  /* of data: {kDLCUDA, k}, GPU k, whose work on it has
+                       ended; zeros or kDLCPU: the host */
 } train_ckpt_piece_t;
 
 /* Bytes under a name: settings of another library, a text file. */
@@ -76,7 +78,8 @@ typedef struct train_ckpt_options {
 } train_ckpt_options_t;
 
 /* A saver copies the pieces and writes them by a thread of its own. One thread
- * uses it; so many bytes as the pieces have stay allocated between saves. */
+ * uses it; so many bytes as the pieces have stay allocated between saves,
+ * pinned where a piece is of a GPU and they can be. */
 typedef struct train_ckpt_saver train_ckpt_saver_t;
 
 /* train_ckpt_saver_create

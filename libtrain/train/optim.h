@@ -2,8 +2,9 @@
  * train/optim.h - AdamW over a flat arena, and the norm of its gradients.
  *
  * Both moments have the dtype of the weights and lie in arenas of the same
- * layout; of BF16 weights they are F32, as the gradients are, and so are masters:
- * the weights as the update sees them, of which BF16 ones are the rounded copy. Bias correction is computed in double from the number of updates
+ * layout; of BF16 and F16 weights they are F32, as the gradients are, and so are
+ * masters: the weights as the update sees them, of which the others are the
+ * rounded copy. Bias correction is computed in double from the number of updates
  * made, which a skipped step does not raise. (Loshchilov and Hutter 2019,
  * arXiv:1711.05101, in the order of operations of PyTorch's AdamW.)
  * One thread uses an optimizer at a time. */
@@ -34,7 +35,7 @@ typedef struct train_adamw_options {
 } train_adamw_options_t;
 
 /* train_adamw_create - moments (zero) for an arena of [numel] elements.
- *   dtype    of the weights: TRAIN_F32, BF16; on the host F64 too
+ *   dtype    of the weights: TRAIN_F32, BF16, F16; on the host F64 too
  *   params   (n) copied but for the names; offset, count and decay are used;
  *            sorted by offset, they do not overlap. Elements in no parameter
  *            are never touched.

@@ -48,7 +48,8 @@ struct run {
     train_adamw_t *adamw;
 };
 
-/* Every element of weights, m and v gets a value of its own from [mark]. */
+/* Every element of weights, m and v gets a value of its own from [mark]; halves
+ * stay. */
 static inline void fill (struct run *r, double mark)
 {
     DLTensor *t[3] = {train_decoder_weights (r->decoder),
@@ -60,7 +61,7 @@ static inline void fill (struct run *r, double mark)
 
             if (t[k]->dtype.bits == 64)
                 ((double *)t[k]->data)[i] = x;
-            else
+            else if (t[k]->dtype.bits == 32)
                 ((float *)t[k]->data)[i] = (float)x;
         }
 }
