@@ -96,6 +96,11 @@ train_status_t fsdp_of_decoder (const struct fsdp_options *opts,
  * TRAIN_EINVAL: a pattern fits no parameter, or frozen fits all. */
 train_status_t fsdp_rules (struct fsdp *fsdp, const char *no_decay,
                            const char *frozen, train_error_t *err);
+/* fsdp_match - the parameters of a plan that such patterns fit.
+ *   ret_no_decay, ret_frozen   (parameters) to be freed, after a failure too */
+train_status_t fsdp_match (const train_shard_plan_t *plan, const char *no_decay,
+                           const char *frozen, bool **ret_no_decay,
+                           bool **ret_frozen, train_error_t *err);
 /* fsdp_init_decoder - each rank draws its shard of what train_decoder_init
  * draws, masters before they are rounded; no rank has more than a unit of the
  * model at a time. Local. */

@@ -9,34 +9,34 @@
 #include "fsdp_impl.h"
 
 /* Set [set] of each parameter that one pattern fits. */
-static train_status_t mark (const struct fsdp *f, const char *pattern,
+static train_status_t mark (const train_shard_plan_t *plan, const char *pattern,
                             const char *what, bool *set, train_error_t *err)
 {
     bool any = false;
 
-    for (size_t i = 0; i < train_shard_n_params (f->plan); i++)
-        if (fnmatch (pattern, train_shard_param (f->plan, i)->name, 0) == 0)
+    for (size_t i = 0; i < train_shard_n_params (plan); i++)
+        if (fnmatch (pattern, train_shard_param (plan, i)->name, 0) == 0)
             any = set[i] = true;
     if (any)
         return TRAIN_OK;
     return err_set (err, TRAIN_EINVAL,
                     "%s: no parameter fits '%s'; the first is called %s", what,
-                    pattern, train_shard_param (f->plan, 0)->name);
+                    pattern, train_shard_param (plan, 0)->name);
 }
 
-static train_status_t mark_all (const struct fsdp *f, const char *list,
-                                const char *what, bool **ret,
+static train_status_t mark_all (const train_shard_plan_t *plan,
+                                const char *list, const char *what, bool **ret,
                                 train_error_t *err)
 {
     char *copy = strdup (list ? list : ""), *next = copy, *pattern;
     train_status_t status = TRAIN_OK;
 
-    *ret = calloc (train_shard_n_params (f->plan), sizeof (**ret));
+    *ret = calloc (train_shard_n_params (plan), sizeof (**ret));
     if (!copy || !*ret)
         status = err_set (err, TRAIN_ENOMEM, "no memory for rules");
     while (status == TRAIN_OK && (pattern = strsep (&next, ",")))
         if (*pattern)
-            status = mark (f, pattern, what, *ret, err);
+            status = mark (plan, pattern, what, *ret, err);
     free (copy);
     return status;
 }
@@ -52,18 +52,26 @@ static void find_still_units (struct fsdp *f)
     }
 }
 
-train_status_t fsdp_rules (struct fsdp *f, const char *no_decay,
-                           const char *frozen, train_error_t *err)
+train_status_t fsdp_match (const train_shard_plan_t *plan, const char *no_decay,
+                           const char *frozen, bool **ret_no_decay,
+                           bool **ret_frozen, train_error_t *err)
 {
     size_t still = 0;
 
-    TRY (mark_all (f, no_decay, "no_decay", &f->no_decay, err));
-    TRY (mark_all (f, frozen, "frozen", &f->frozen, err));
-    for (size_t i = 0; i < train_shard_n_params (f->plan); i++)
-        still += f->frozen[i];
-    if (still == train_shard_n_params (f->plan))
+    TRY (mark_all (plan, no_decay, "no_decay", ret_no_decay, err));
+    TRY (mark_all (plan, frozen, "frozen", ret_frozen, err));
+    for (size_t i = 0; i < train_shard_n_params (plan); i++)
+        still += (*ret_frozen)[i];
+    if (still == train_shard_n_params (plan))
         return err_set (err, TRAIN_EINVAL,
                         "frozen: fits every parameter, so none would train");
+    return TRAIN_OK;
+}
+
+train_status_t fsdp_rules (struct fsdp *f, const char *no_decay,
+                           const char *frozen, train_error_t *err)
+{
+    TRY (fsdp_match (f->plan, no_decay, frozen, &f->no_decay, &f->frozen, err));
     find_still_units (f);
     return TRAIN_OK;
 }

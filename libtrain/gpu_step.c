@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * gpu_step.c - a training step of one GPU: what the update needs to know stays
  * there, and the host reads it when all is enqueued */
+#include "config.h"
+
 #include "gpu_step.h"
 
 #include <math.h>
@@ -12,7 +14,7 @@
 
 #include "kernels/kernels.h"
 
-/* On the GPU, but for [read]. */
+/* Of the decoder's memory. */
 struct numbers {
     double norm, sumsq, parts[KERN_SUMSQ_PARTS];
     float factor;
@@ -67,25 +69,43 @@ train_status_t gpu_step_begin (struct gpu_step *s, train_error_t *err)
                          err);
 }
 
-static void judge (struct gpu_step *s, double clip)
+static void sumsq (struct gpu_step *s, double *ret, const float *x, size_t n)
+{
+#if HAVE_CUDA
+    if (s->decoder->gpu) {
+        kern_sumsq_f32_cuda (ret, s->numbers->parts, x, n, s->decoder->stream);
+        return;
+    }
+#endif
+    kern_sumsq_f32_host (ret, x, n, NULL);
+}
+
+static void judge (struct gpu_step *s, double clip, double inv_scale)
 {
     train_decoder_t *m = s->decoder;
     struct numbers *n = s->numbers;
     int before = m->ops->enter (m->device);
 
-    kern_sumsq_f32_cuda (&n->sumsq, n->parts, m->grads.t.data, m->numel,
-                         m->stream);
-    kern_clip_factor_cuda (&n->factor, &n->norm, &n->sumsq, 1, clip, m->stream);
+    sumsq (s, &n->sumsq, m->grads.t.data, m->numel);
+#if HAVE_CUDA
+    if (m->gpu)
+        kern_clip_factor_cuda (&n->factor, &n->norm, &n->sumsq, inv_scale, clip,
+                               m->stream);
+#endif
+    if (!m->gpu)
+        kern_clip_factor_host (&n->factor, &n->norm, &n->sumsq, inv_scale, clip,
+                               NULL);
     m->ops->leave (before);
 }
 
 train_status_t gpu_step_end (struct gpu_step *s, double lr, double clip,
-                             struct gpu_step_report *ret, train_error_t *err)
+                             double inv_scale, struct gpu_step_report *ret,
+                             train_error_t *err)
 {
     train_decoder_t *m = s->decoder;
     double loss = 0;
 
-    judge (s, clip);
+    judge (s, clip, inv_scale);
     TRY (adamw_enqueue (s->adamw, &m->weights.t, &m->grads.t, lr,
                         &s->numbers->factor, m->stream, err));
     TRY (m->ops->copy (s->read, &s->numbers->norm, sizeof (*s->read), m->stream,
@@ -95,4 +115,30 @@ train_status_t gpu_step_end (struct gpu_step *s, double lr, double clip,
     if (!ret->skipped)
         train_adamw_set_updates (s->adamw, train_adamw_updates (s->adamw) + 1);
     return TRAIN_OK;
+}
+
+train_status_t gpu_step_sums (struct gpu_step *s, double *sums,
+                              train_error_t *err)
+{
+    train_decoder_t *m = s->decoder;
+    size_t bytes = m->n_params * sizeof (*sums);
+    void *memory = NULL;
+    double *there;
+    train_status_t status = m->ops->alloc (m->device, bytes, &memory, err);
+    int before;
+
+    if (status != TRAIN_OK)
+        return status;
+    there = memory;
+    before = m->ops->enter (m->device);
+    for (size_t i = 0; i < m->n_params; i++)
+        sumsq (s, &there[i],
+               (const float *)m->grads.t.data + m->params[i].offset,
+               m->params[i].count);
+    m->ops->leave (before);
+    status = m->ops->copy (sums, there, bytes, m->stream, err);
+    if (status == TRAIN_OK)
+        status = m->ops->sync (m->stream, err);
+    m->ops->free (there);
+    return status;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * gpu_step.h - a training step of one GPU: nothing is read back before its end.
- * Inside libtrain only.
+ * Inside libtrain only. It serves a decoder of F32, BF16 or F16 on the host as
+ * well, where nothing is asynchronous.
  *
  * Order: begin, decoder_step_add for each micro-batch, end. One thread. */
 #ifndef TRAIN_GPU_STEP_H
@@ -25,8 +26,16 @@ struct gpu_step_report {
 };
 
 /* gpu_step_end - norm and check in one read, clipping, AdamW; then waits.
- *   clip   largest norm; 0 = any */
+ *   clip        largest norm; 0 = any
+ *   inv_scale   1 / what the losses were multiplied by, beside their mean: the
+ *               norm and the update are of the gradients times this */
 train_status_t gpu_step_end (struct gpu_step *step, double lr, double clip,
-                             struct gpu_step_report *ret, train_error_t *err);
+                             double inv_scale, struct gpu_step_report *ret,
+                             train_error_t *err);
+
+/* gpu_step_sums - sums of squares of each parameter's gradient, after end.
+ *   sums   (parameters of the decoder) host memory, written */
+train_status_t gpu_step_sums (struct gpu_step *step, double *sums,
+                              train_error_t *err);
 
 #endif

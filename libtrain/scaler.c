@@ -7,6 +7,7 @@
 
 #include "err.h"
 #include "opts.h"
+#include "scaler.h"
 
 struct train_scaler {
     train_scaler_options_t opts;
@@ -186,6 +187,12 @@ train_status_t train_scaler_unscale (train_scaler_t *s, train_group_t *group,
     s->found = found;
     *ret_found = found;
     return TRAIN_OK;
+}
+
+void scaler_found (train_scaler_t *s, bool found)
+{
+    s->unscaled = true;
+    s->found = found;
 }
 
 static train_status_t shrink (train_scaler_t *s, train_error_t *err)

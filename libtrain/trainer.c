@@ -7,14 +7,13 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
-#include <xxhash.h>
 
 #include <train/trace.h>
 
 #include "err.h"
 #include "opts.h"
+#include "scaler.h"
 
 #define MAX_SKIPS 10
 
@@ -79,124 +78,27 @@ static train_status_t make_engine (train_trainer_t *t, train_error_t *err)
                         "the decoder has no arenas, and strategy %d shards "
                         "nothing",
                         o->strategy);
+    if (trainer_gpu_serves (t))
+        return trainer_gpu_create (t, &t->gpu, err);
     TRY (fsdp_of_decoder (&f, t->group, t->decoder, &t->fsdp, err));
     TRY (fsdp_rules (t->fsdp, o->no_decay, o->frozen, err));
     return fsdp_adamw (t->fsdp, t->decoder, &o->adamw, &t->adamw, err);
 }
 
-static double hash_text (const char *text)
-{
-    return text ? (double)(XXH3_64bits (text, strlen (text)) >> 11) : 0;
-}
-
-static int64_t hash_options (const train_trainer_options_t *o)
-{
-    /* Values one by one: padding has no value. */
-    double v[] = {o->batch,
-                  o->micro_batch,
-                  o->clip,
-                  o->max_skips,
-                  o->adamw.beta1,
-                  o->adamw.beta2,
-                  o->adamw.eps,
-                  o->adamw.weight_decay,
-                  o->schedule.kind,
-                  o->schedule.lr,
-                  o->schedule.min_lr,
-                  (double)o->schedule.warmup,
-                  (double)o->schedule.steps,
-                  o->strategy,
-                  o->wrap,
-                  (double)o->least,
-                  o->prefetch,
-                  o->no_sync,
-                  o->reduce_bf16,
-                  hash_text (o->no_decay),
-                  hash_text (o->frozen)};
-
-    return (int64_t)XXH3_64bits (v, sizeof (v));
-}
-
-static int64_t hash_model (const train_decoder_config_t *c)
-{
-    double v[] = {c->layers,
-                  c->dim,
-                  c->heads,
-                  c->kv_heads,
-                  c->ffn,
-                  c->vocab,
-                  c->tie,
-                  c->rope_theta,
-                  c->norm_eps,
-                  c->dtype,
-                  c->head_dim,
-                  c->qkv_bias,
-                  c->qk_norm,
-                  c->rope.kind,
-                  c->rope.factor,
-                  c->rope.original,
-                  c->rope.low,
-                  c->rope.high,
-                  c->rope.attention,
-                  c->rope.whole};
-
-    return (int64_t)XXH3_64bits (v, sizeof (v));
-}
-
-static int64_t hash_data (const train_data_t *d)
-{
-    uint64_t v[] = {train_data_hash (d), train_data_seed (d),
-                    (uint64_t)train_data_seq (d), train_data_shuffle (d)};
-
-    return (int64_t)XXH3_64bits (v, sizeof (v));
-}
-
-/* Hashes of what all ranks must have alike, by MIN and by MAX: if the two
- * differ, ranks do. */
-static train_status_t compare_ranks (train_trainer_t *t, train_error_t *err)
-{
-    static const char *const what[3] = {"options", "model", "data"};
-    int64_t own[3] = {hash_options (&t->opts),
-                      hash_model (train_decoder_config (t->decoder)),
-                      hash_data (t->data)};
-    int64_t low[3], high[3], shape[1] = {3};
-    train_tensor_t view;
-    train_status_t status;
-
-    memcpy (low, own, sizeof (own));
-    memcpy (high, own, sizeof (own));
-    status = train_tensor_view (&view, low, TRAIN_I64, 1, shape, err);
-    if (status == TRAIN_OK)
-        status = train_all_reduce (t->group, &view.t, TRAIN_MIN, err);
-    if (status == TRAIN_OK)
-        status = train_tensor_view (&view, high, TRAIN_I64, 1, shape, err);
-    if (status == TRAIN_OK)
-        status = train_all_reduce (t->group, &view.t, TRAIN_MAX, err);
-    for (int i = 0; i < 3 && status == TRAIN_OK; i++)
-        if (low[i] != high[i])
-            status = err_set (err, TRAIN_EMISMATCH,
-                              "ranks differ in their %s: %016llx here, others "
-                              "%016llx to %016llx; start all with the same "
-                              "file and the same text",
-                              what[i], (unsigned long long)own[i],
-                              (unsigned long long)low[i],
-                              (unsigned long long)high[i]);
-    return status;
-}
-
 /* Initial weights pass through libm, which another node may have newer. */
 static train_status_t same_weights (train_trainer_t *t, train_error_t *err)
 {
-    if (fsdp_is_sharded (t->fsdp))
+    if (t->gpu || fsdp_is_sharded (t->fsdp))
         return TRAIN_OK;
     TRY (train_broadcast (t->group, fsdp_weights (t->fsdp), 0, err));
-    fsdp_updated (t->fsdp);
-    return TRAIN_OK;
+    return trainer_updated (t, err);
 }
 
 train_status_t train_trainer_init (train_trainer_t *t, uint64_t seed,
                                    train_error_t *err)
 {
+    if (t->gpu)
+        return trainer_gpu_init (t, seed, err);
     TRY (fsdp_init_decoder (t->fsdp, t->decoder, seed, err));
     return same_weights (t, err);
 }
@@ -208,12 +110,14 @@ static train_status_t set_up (train_trainer_t *t, train_error_t *err)
                                               train_group_size (t->group), err);
 
     share_rows (t);
+    if (status == TRAIN_OK && t->opts.scaler)
+        status = train_scaler_create (t->opts.scaler, &t->scaler, err);
     if (status == TRAIN_OK)
         status = make_engine (t, err);
     if (status == TRAIN_OK)
         trainer_slow_begin (&t->slow, t->decoder);
     if (status == TRAIN_OK)
-        status = compare_ranks (t, err);
+        status = trainer_compare (t, err);
     if (status != TRAIN_OK)
         return status;
     n = (size_t)t->pass * (size_t)train_data_seq (t->data);
@@ -262,8 +166,10 @@ void train_trainer_destroy (train_trainer_t *t)
     train_ckpt_saver_destroy (t->saver);
     free (t->note);
     free (t->nonfinite);
+    trainer_gpu_destroy (t->gpu);
     train_adamw_destroy (t->adamw);
     fsdp_destroy (t->fsdp);
+    train_scaler_destroy (t->scaler);
     free (t->saving_in);
     free (t->saved_in);
     free (t->tokens);
@@ -271,21 +177,36 @@ void train_trainer_destroy (train_trainer_t *t)
     free (t);
 }
 
+int trainer_take_rows (train_trainer_t *t, int p)
+{
+    int seq = train_data_seq (t->data), row = p * t->pass;
+    int rows = t->rows - row < t->pass ? t->rows - row : t->pass;
+    int64_t base = t->step * t->opts.batch + t->first + row;
+
+    for (int i = 0; i < rows; i++)
+        train_data_get (t->data, base + i, t->tokens + (size_t)i * seq,
+                        t->targets + (size_t)i * seq);
+    return rows;
+}
+
+double trainer_loss_scale (const train_trainer_t *t)
+{
+    return t->scaler ? train_scaler_scale (t->scaler) : 1;
+}
+
 /* One pass; a rank whose rows are through takes part without any. */
 train_status_t trainer_pass (train_trainer_t *t, int p, double *loss_sum,
                              int64_t *counted, train_error_t *err)
 {
-    int seq = train_data_seq (t->data), row = p * t->pass;
-    int rows = t->rows - row < t->pass ? t->rows - row : t->pass;
-    double scale = 1.0 / ((double)t->opts.batch * seq), loss;
-    int64_t base = t->step * t->opts.batch + t->first + row, n;
+    int seq = train_data_seq (t->data), rows;
+    double scale = trainer_loss_scale (t) / ((double)t->opts.batch * seq), loss;
+    int64_t n;
 
+    if (t->gpu)
+        return trainer_gpu_pass (t, p, counted, err);
     TRY (fsdp_pass (t->fsdp, p + 1 == t->passes, err));
-    if (rows <= 0)
+    if ((rows = trainer_take_rows (t, p)) <= 0)
         return fsdp_empty_pass (t->fsdp, err);
-    for (int i = 0; i < rows; i++)
-        train_data_get (t->data, base + i, t->tokens + (size_t)i * seq,
-                        t->targets + (size_t)i * seq);
     TRY (train_decoder_step (t->decoder, t->tokens, t->targets, rows, seq,
                              scale, &loss, &n, err));
     *loss_sum += loss;
@@ -318,33 +239,53 @@ static train_status_t combine (train_trainer_t *t, double sums[N_SUMS],
     sums[SUMSQ] = fsdp_sumsq (t->fsdp);
     TRY (train_tensor_view (&view, sums, TRAIN_F64, 1, shape, err));
     TRY (train_all_reduce (t->group, &view.t, TRAIN_SUM, err));
-    *ret_norm = sqrt (sums[SUMSQ]);
+    *ret_norm = sqrt (sums[SUMSQ]) / trainer_loss_scale (t);
     return TRAIN_OK;
 }
 
-static train_status_t update (train_trainer_t *t, bool bad, double lr,
-                              double norm, train_error_t *err)
+/* A loss scale that is too large is found out by such steps; else too many in a
+ * row end the run. */
+static train_status_t count_skip (train_trainer_t *t, double norm,
+                                  train_error_t *err)
 {
-    if (bad) {
-        t->n_skips++;
-        if (++t->skip_run == 1)
-            TRY (trainer_look (t, err));
-        if (t->skip_run < t->opts.max_skips)
-            return TRAIN_OK;
-        return err_set (err, TRAIN_ENONFINITE,
-                        "step %lld: gradients are not finite for %lld steps "
-                        "in a row (norm %g); %s; a lower lr or a longer warmup "
-                        "would help",
-                        (long long)t->step + 1, (long long)t->skip_run, norm,
-                        t->nonfinite ? t->nonfinite
-                                     : "it began before this run");
-    }
-    t->skip_run = 0;
-    TRY (train_adamw_step (t->adamw, fsdp_weights (t->fsdp),
-                           fsdp_grads (t->fsdp), lr,
-                           train_clip_scale (norm, t->opts.clip), err));
-    fsdp_updated (t->fsdp);
-    return TRAIN_OK;
+    t->n_skips++;
+    t->skip_run++;
+    if (t->scaler)
+        return TRAIN_OK;
+    if (t->skip_run == 1)
+        TRY (trainer_look (t, err));
+    if (t->skip_run < t->opts.max_skips)
+        return TRAIN_OK;
+    return err_set (err, TRAIN_ENONFINITE,
+                    "step %lld: gradients are not finite for %lld steps "
+                    "in a row (norm %g); %s; a lower lr or a longer warmup "
+                    "would help",
+                    (long long)t->step + 1, (long long)t->skip_run, norm,
+                    t->nonfinite ? t->nonfinite : "it began before this run");
+}
+
+static train_status_t update (train_trainer_t *t, double lr, double norm,
+                              train_error_t *err)
+{
+    double factor = 1 / trainer_loss_scale (t);
+
+    TRY (train_adamw_step (
+        t->adamw, fsdp_weights (t->fsdp), fsdp_grads (t->fsdp), lr,
+        train_clip_scale (norm, t->opts.clip) * factor, err));
+    return trainer_updated (t, err);
+}
+
+static train_status_t count_step (train_trainer_t *t, bool bad, double norm,
+                                  train_error_t *err)
+{
+    if (!bad)
+        t->skip_run = 0;
+    else
+        TRY (count_skip (t, norm, err));
+    if (!t->scaler)
+        return TRAIN_OK;
+    scaler_found (t->scaler, bad);
+    return train_scaler_update (t->scaler, err);
 }
 
 static double now (void)
@@ -353,6 +294,47 @@ static double now (void)
 
     clock_gettime (CLOCK_MONOTONIC, &ts);
     return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
+}
+
+/* What a step came to, before it is counted. */
+struct outcome {
+    double sums[N_SUMS], norm;
+    bool bad; /* nothing was updated */
+};
+
+static train_status_t step_on_gpu (train_trainer_t *t, double lr, bool stop,
+                                   struct outcome *o, train_error_t *err)
+{
+    struct trainer_gpu_report r = {0};
+
+    TRY (trainer_gpu_step (t, lr, &r, err));
+    *o =
+        (struct outcome){{r.loss_sum, (double)r.n, stop, 0}, r.norm, r.skipped};
+    return TRAIN_OK;
+}
+
+static train_status_t step_by_parts (train_trainer_t *t, double lr, bool stop,
+                                     struct outcome *o, train_error_t *err)
+{
+    train_span_t part = train_trace_begin ("step", "forward and backward");
+    double begin = now (), waited = t->slow.waited_s;
+    int64_t n = 0;
+    train_status_t status = run_passes (t, &o->sums[LOSS], &n, err);
+
+    train_trace_end (&part, NULL, NULL, 0);
+    trainer_slow_add (&t->slow, now () - begin, t->slow.waited_s - waited);
+    if (status != TRAIN_OK)
+        return status;
+    o->sums[TOKENS] = (double)n;
+    o->sums[STOP] = stop;
+    TRY (combine (t, o->sums, &o->norm, err));
+    o->bad = !isfinite (o->norm) || !isfinite (o->sums[LOSS]);
+    if (o->bad)
+        return TRAIN_OK;
+    part = train_trace_begin ("step", "update");
+    status = update (t, lr, o->norm, err);
+    train_trace_end (&part, NULL, NULL, 0);
+    return status;
 }
 
 static void end_step (const train_trainer_t *t, const train_span_t *span,
@@ -368,43 +350,33 @@ train_status_t train_trainer_step (train_trainer_t *t, bool stop,
                                    train_metrics_t *ret_metrics,
                                    train_error_t *err)
 {
-    double begin = now (), sums[N_SUMS] = {0}, norm = 0;
-    double waited = t->slow.waited_s;
+    double begin = now (), scale = trainer_loss_scale (t);
     double lr = train_schedule_lr (&t->opts.schedule, t->step);
-    int64_t n = 0;
     train_span_t whole = train_trace_begin ("step", "step");
-    train_span_t part = train_trace_begin ("step", "forward and backward");
-    bool bad;
-    train_status_t status = run_passes (t, &sums[LOSS], &n, err);
+    struct outcome o = {0};
+    train_status_t status = t->gpu ? step_on_gpu (t, lr, stop, &o, err)
+                                   : step_by_parts (t, lr, stop, &o, err);
 
-    train_trace_end (&part, NULL, NULL, 0);
-    trainer_slow_add (&t->slow, now () - begin, t->slow.waited_s - waited);
-    sums[TOKENS] = (double)n;
-    sums[STOP] = stop;
     if (status == TRAIN_OK)
-        status = combine (t, sums, &norm, err);
-    bad = !isfinite (norm) || !isfinite (sums[LOSS]);
-    part = train_trace_begin ("step", "update");
-    if (status == TRAIN_OK)
-        status = update (t, bad, lr, norm, err);
-    train_trace_end (&part, NULL, NULL, 0);
+        status = count_step (t, o.bad, o.norm, err);
     end_step (t, &whole, status);
     if (status != TRAIN_OK)
         return trainer_name_saved (t, status, err);
     t->step++;
-    t->n_tokens += (int64_t)sums[TOKENS];
-    t->loss = sums[LOSS] / sums[TOKENS];
+    t->n_tokens += (int64_t)o.sums[TOKENS];
+    t->loss = o.sums[LOSS] / o.sums[TOKENS];
     if (ret_metrics)
         *ret_metrics = (train_metrics_t){
             .step = t->step,
             .loss = t->loss,
-            .grad_norm = norm,
+            .grad_norm = o.norm,
             .lr = lr,
             .tokens = t->n_tokens,
             .step_s = now () - begin,
-            .skipped = bad,
+            .skipped = o.bad,
             .n_skips = t->n_skips,
-            .stop = sums[STOP] > 0,
+            .stop = o.sums[STOP] > 0,
+            .loss_scale = t->scaler ? scale : 0,
         };
     return TRAIN_OK;
 }
@@ -416,17 +388,34 @@ int64_t train_trainer_steps (const train_trainer_t *t)
 
 const train_shard_plan_t *train_trainer_plan (const train_trainer_t *t)
 {
-    return fsdp_plan (t->fsdp);
+    return t->gpu ? trainer_gpu_plan (t->gpu) : fsdp_plan (t->fsdp);
 }
 
 int train_trainer_place (const train_trainer_t *t)
 {
-    return fsdp_rank (t->fsdp);
+    return t->gpu ? 0 : fsdp_rank (t->fsdp);
+}
+
+bool trainer_is_sharded (const train_trainer_t *t)
+{
+    return !t->gpu && fsdp_is_sharded (t->fsdp);
 }
 
 DLTensor *train_trainer_weights (train_trainer_t *t)
 {
-    return fsdp_weights (t->fsdp);
+    DLTensor *masters = train_adamw_masters (t->adamw);
+
+    if (!t->gpu)
+        return fsdp_weights (t->fsdp);
+    return masters ? masters : train_decoder_weights (t->decoder);
+}
+
+train_status_t trainer_updated (train_trainer_t *t, train_error_t *err)
+{
+    if (t->gpu)
+        return trainer_gpu_updated (t, err);
+    fsdp_updated (t->fsdp);
+    return TRAIN_OK;
 }
 
 DLTensor *train_trainer_m (train_trainer_t *t)
@@ -442,7 +431,8 @@ DLTensor *train_trainer_v (train_trainer_t *t)
 train_status_t train_trainer_unused (train_trainer_t *t, char *text,
                                      size_t size, train_error_t *err)
 {
-    return fsdp_unused (t->fsdp, text, size, err);
+    return t->gpu ? trainer_gpu_unused (t, text, size, err)
+                  : fsdp_unused (t->fsdp, text, size, err);
 }
 
 train_status_t trainer_agree (train_group_t *group, train_status_t status,

@@ -8,14 +8,17 @@
 #include <train/trainer.h>
 
 #include "fsdp.h"
+#include "trainer_gpu.h"
 #include "trainer_slow.h"
 
 struct train_trainer {
     train_trainer_options_t opts;
-    train_group_t *group;     /* borrowed */
-    const train_data_t *data; /* borrowed */
-    train_decoder_t *decoder; /* borrowed */
-    struct fsdp *fsdp;
+    train_group_t *group;      /* borrowed */
+    const train_data_t *data;  /* borrowed */
+    train_decoder_t *decoder;  /* borrowed */
+    struct fsdp *fsdp;         /* NULL with [gpu] */
+    struct trainer_gpu *gpu;   /* NULL: the engine's way */
+    train_scaler_t *scaler;    /* NULL: losses are not scaled */
     train_adamw_t *adamw;      /* over this rank's shard */
     int rows;                  /* of this rank in a step */
     int pass;                  /* most rows of one pass */
@@ -34,13 +37,27 @@ struct train_trainer {
     char *note;      /* what a load has to say; NULL: nothing */
 };
 
+/* trainer_compare - collective; TRAIN_EMISMATCH says in what ranks differ. */
+train_status_t trainer_compare (train_trainer_t *trainer, train_error_t *err);
+
+/* trainer_take_rows - this rank's rows of pass [pass] of the step, to tokens and
+ * targets. Returns how many; 0 or less: none.
+ * trainer_loss_scale - 1 without a scaler.
+ * trainer_is_sharded - has each rank a part alone?
+ * trainer_updated - the masters have changed: weights follow. */
+int trainer_take_rows (train_trainer_t *trainer, int pass);
+double trainer_loss_scale (const train_trainer_t *trainer);
+bool trainer_is_sharded (const train_trainer_t *trainer);
+train_status_t trainer_updated (train_trainer_t *trainer, train_error_t *err);
+
 /* trainer_agree - all-reduce [status] by MAX, so that ranks go on or stop
  * together. Returns the worst; a rank that was fine itself gets the text
  * "another rank failed: NAME". [err] of the rank that failed is kept. */
 train_status_t trainer_agree (train_group_t *group, train_status_t status,
                               train_error_t *err);
 
-/* trainer_pass - pass [p] of the step: its loss and tokens are added to. */
+/* trainer_pass - pass [p] of the step: its loss and tokens are added to; with
+ * [gpu] the loss stays there. */
 train_status_t trainer_pass (train_trainer_t *trainer, int p, double *loss_sum,
                              int64_t *counted, train_error_t *err);
 /* trainer_look - make the step's passes again, to find its first value that is

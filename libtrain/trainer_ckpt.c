@@ -44,7 +44,7 @@ train_status_t trainer_name_saved (train_trainer_t *t, train_status_t status,
 {
     char text[sizeof (err->text)];
 
-    if (!err || !fsdp_is_sharded (t->fsdp)
+    if (!err || !trainer_is_sharded (t)
         || (status != TRAIN_EPEER && status != TRAIN_ETIMEDOUT))
         return status;
     memcpy (text, err->text, sizeof (text));
@@ -63,6 +63,10 @@ train_status_t trainer_name_saved (train_trainer_t *t, train_status_t status,
 
 static train_ckpt_state_t state_of (const train_trainer_t *t)
 {
+    train_scaler_state_t scaler = {0};
+
+    if (t->scaler)
+        train_scaler_get (t->scaler, &scaler);
     return (train_ckpt_state_t){
         .size = sizeof (train_ckpt_state_t),
         .step = t->step,
@@ -77,6 +81,10 @@ static train_ckpt_state_t state_of (const train_trainer_t *t)
         .seed = train_data_seed (t->data),
         .data_hash = train_data_hash (t->data),
         .loss = t->loss,
+        .scale = scaler.scale,
+        .scale_good = scaler.good,
+        .scale_budget = scaler.budget,
+        .scale_stuck = scaler.stuck,
     };
 }
 
@@ -91,11 +99,11 @@ static struct ckpt_run run_of (train_trainer_t *t)
 
     return (struct ckpt_run){
         .decoder = t->decoder,
-        .weights = fsdp_weights (t->fsdp),
+        .weights = train_trainer_weights (t),
         .m = train_adamw_m (t->adamw),
         .v = train_adamw_v (t->adamw),
-        .plan = fsdp_plan (t->fsdp),
-        .rank = fsdp_rank (t->fsdp),
+        .plan = train_trainer_plan (t),
+        .rank = train_trainer_place (t),
         .world = train_group_size (t->group),
         .strategy = name[t->opts.strategy],
     };
@@ -104,7 +112,7 @@ static struct ckpt_run run_of (train_trainer_t *t)
 /* Has this rank something of its own to write and read? */
 static bool takes_part (const train_trainer_t *t)
 {
-    return fsdp_is_sharded (t->fsdp) || train_group_rank (t->group) == 0;
+    return trainer_is_sharded (t) || train_group_rank (t->group) == 0;
 }
 
 static train_status_t begin (train_trainer_t *t, const char *dir, int keep,
@@ -116,8 +124,8 @@ static train_status_t begin (train_trainer_t *t, const char *dir, int keep,
     if (!takes_part (t))
         return TRAIN_OK;
     if (!t->saver)
-        TRY (train_ckpt_saver_create (
-            fsdp_is_sharded (t->fsdp) ? t->group : NULL, &t->saver, err));
+        TRY (train_ckpt_saver_create (trainer_is_sharded (t) ? t->group : NULL,
+                                      &t->saver, err));
     return ckpt_run_start (t->saver, dir, &state, &run, keep, err);
 }
 
@@ -210,13 +218,15 @@ static train_status_t take_note (train_trainer_t *t, const char *path,
 {
     struct ckpt_run run = run_of (t);
     bool damaged = passed->code != TRAIN_OK;
-    char differs[256] = "", line[1024];
+    char differs[512] = "", line[1024];
     train_ckpt_t *ckpt = NULL;
+    train_status_t status;
 
     TRY (train_ckpt_open (path, &ckpt, err));
-    train_ckpt_differs (ckpt, run.world, run.strategy, NULL, differs,
-                        sizeof (differs));
+    status = ckpt_run_differs (ckpt, &run, differs, sizeof (differs), err);
     train_ckpt_close (ckpt);
+    if (status != TRAIN_OK)
+        return status;
     free (t->note);
     t->note = NULL;
     if (!*differs && !damaged)
@@ -275,27 +285,41 @@ static train_status_t read_own (train_trainer_t *t, const char *path,
     return status;
 }
 
+/* What rank 0 read of the run; the loss scale as well where there is one there
+ * and here. */
+static train_status_t take_state (train_trainer_t *t,
+                                  const train_ckpt_state_t *s,
+                                  train_error_t *err)
+{
+    const train_scaler_state_t scaler = {sizeof (scaler), s->scale,
+                                         s->scale_good, s->scale_budget,
+                                         s->scale_stuck};
+
+    t->step = s->step;
+    train_adamw_set_updates (t->adamw, s->updates);
+    t->n_skips = s->skipped;
+    t->skip_run = s->skip_run;
+    t->n_tokens = s->tokens;
+    t->loss = s->loss;
+    return t->scaler && s->scale > 0
+               ? train_scaler_set (t->scaler, &scaler, err)
+               : TRAIN_OK;
+}
+
 static train_status_t spread (train_trainer_t *t, train_ckpt_state_t *s,
                               train_error_t *err)
 {
-    int64_t v[5] = {s->step, s->updates, s->skipped, s->skip_run, s->tokens};
-    int64_t shape[1] = {5};
+    int64_t shape[1] = {sizeof (*s)};
     struct ckpt_run run = run_of (t);
     DLTensor *all[3] = {run.weights, run.m, run.v};
     train_tensor_t view;
 
-    TRY (train_tensor_view (&view, v, TRAIN_I64, 1, shape, err));
+    TRY (train_tensor_view (&view, s, TRAIN_U8, 1, shape, err));
     TRY (train_broadcast (t->group, &view.t, 0, err));
-    for (int i = 0; i < 3 && !fsdp_is_sharded (t->fsdp); i++)
+    for (int i = 0; i < 3 && !t->gpu && !trainer_is_sharded (t); i++)
         TRY (train_broadcast (t->group, all[i], 0, err));
-    fsdp_updated (t->fsdp);
-    t->step = v[0];
-    train_adamw_set_updates (t->adamw, v[1]);
-    t->n_skips = v[2];
-    t->skip_run = v[3];
-    t->n_tokens = v[4];
-    t->loss = s->loss;
-    return TRAIN_OK;
+    TRY (trainer_updated (t, err));
+    return take_state (t, s, err);
 }
 
 train_status_t train_trainer_load (train_trainer_t *t, const char *path,

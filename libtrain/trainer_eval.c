@@ -101,7 +101,8 @@ static train_status_t run_pass (train_trainer_t *t, struct eval *e,
     double loss;
     int64_t n;
 
-    TRY (fsdp_pass (t->fsdp, false, err));
+    if (!t->gpu)
+        TRY (fsdp_pass (t->fsdp, false, err));
     take_rows (e, pass);
     TRY (train_decoder_forward (t->decoder, NULL, e->tokens, e->targets,
                                 e->rows, e->seq, &loss, &n, err));
@@ -124,7 +125,7 @@ static train_status_t run_passes (train_trainer_t *t, struct eval *e,
 
         TRY (run_pass (t, e, mine ? pass : first, mine, err));
     }
-    return fsdp_drop (t->fsdp, err);
+    return t->gpu ? TRAIN_OK : fsdp_drop (t->fsdp, err);
 }
 
 static train_status_t add_up (train_trainer_t *t, const struct eval *e,

@@ -44,13 +44,14 @@ static train_status_t look_at_sums (train_trainer_t *t,
                                     struct decoder_look *look,
                                     train_error_t *err)
 {
-    const train_shard_plan_t *plan = fsdp_plan (t->fsdp);
-    const DLTensor *grads = fsdp_grads (t->fsdp);
-    train_dtype_t dtype = fsdp_real (t->fsdp);
+    const train_shard_plan_t *plan = train_trainer_plan (t);
+    const DLTensor *grads =
+        t->gpu ? train_decoder_grads (t->decoder) : fsdp_grads (t->fsdp);
+    train_dtype_t dtype = t->gpu ? TRAIN_F32 : fsdp_real (t->fsdp);
 
     for (size_t i = 0; i < train_shard_n_params (plan) && !look->found; i++) {
         train_shard_range_t r =
-            train_shard_range (plan, i, fsdp_rank (t->fsdp));
+            train_shard_range (plan, i, train_trainer_place (t));
         const char *at =
             (const char *)grads->data + r.at * train_dtype_size (dtype);
         size_t bad;
@@ -72,14 +73,14 @@ static train_status_t search (train_trainer_t *t, struct decoder_look *look,
     double loss;
     int64_t n;
 
-    TRY (fsdp_begin (t->fsdp, err));
+    TRY (t->gpu ? trainer_gpu_begin (t, err) : fsdp_begin (t->fsdp, err));
     for (int p = 0; p < t->passes; p++) {
         decoder_look_pass (look);
         TRY (trainer_pass (t, p, &loss, &n, err));
         if (look->found && f->when == NEVER)
             take (f, t, p, look);
     }
-    TRY (fsdp_end (t->fsdp, err));
+    TRY (t->gpu ? trainer_gpu_finish (t, err) : fsdp_end (t->fsdp, err));
     if (look->found)
         return TRAIN_OK;
     look->when = 0;

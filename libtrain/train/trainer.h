@@ -12,7 +12,13 @@
  *
  * A step whose gradient norm (or loss) is not finite on any rank updates
  * nothing on every rank, is counted, and its batch is not taken again;
- * max_skips of them in a row are TRAIN_ENONFINITE.
+ * max_skips of them in a row are TRAIN_ENONFINITE. With a loss scale
+ * (train/scaler.h) its own patience holds instead.
+ *
+ * A decoder on a GPU, with one rank and nothing sharded, makes its step there:
+ * passes, norm, the choice to skip (by the norm alone) and the update are
+ * enqueued together, and the host waits once a step. AdamW is on the same GPU.
+ * Of BF16 and F16 the masters and moments are F32.
  *
  * All calls but those marked local are collective: every rank makes them in
  * the same order. After a failure only destroy is useful. One thread. */
@@ -27,6 +33,7 @@
 #include <train/decoder.h>
 #include <train/group.h>
 #include <train/optim.h>
+#include <train/scaler.h>
 #include <train/schedule.h>
 #include <train/shard.h>
 #include <train/status.h>
@@ -58,6 +65,9 @@ typedef struct train_trainer_options {
                              commas. Read by create; NULL = none */
     const char *frozen;   /* as above: parameters that stay as they are. They
                              have no part in the norm */
+    const train_scaler_options_t *scaler; /* of F16: losses are scaled, and a
+                             step that is not finite shrinks the scale. Copied by
+                             create; NULL = not at all */
 } train_trainer_options_t;
 
 /* What a step was. */
@@ -66,11 +76,12 @@ typedef struct train_metrics {
     double loss;      /* mean over the tokens of the global batch, nats */
     double grad_norm; /* of the whole gradient, before clipping */
     double lr;
-    int64_t tokens;  /* seen since step 1, by all ranks */
-    double step_s;   /* this rank's wall time, seconds */
-    bool skipped;    /* no update: the norm is not finite */
-    int64_t n_skips; /* since step 1 */
-    bool stop;       /* some rank asked to stop */
+    int64_t tokens;    /* seen since step 1, by all ranks */
+    double step_s;     /* this rank's wall time, seconds */
+    bool skipped;      /* no update: the norm is not finite */
+    int64_t n_skips;   /* since step 1 */
+    bool stop;         /* some rank asked to stop */
+    double loss_scale; /* of this step; 0 = losses are not scaled */
 } train_metrics_t;
 
 /* train_trainer_create - check that all ranks are set alike and give them rank

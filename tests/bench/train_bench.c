@@ -168,7 +168,7 @@ static void one_step (struct bench *b, int k)
                             1.0 / (b->B * b->T), &n, &err),
           &err);
     cudaEventRecord (b->at[2], stream);
-    need (gpu_step_end (b->step, 3e-4, 1, &b->last, &err), &err);
+    need (gpu_step_end (b->step, 3e-4, 1, 1, &b->last, &err), &err);
     b->ms[k] = now () - t;
     cudaEventRecord (b->at[3], stream);
     if (k == 0)

@@ -197,7 +197,7 @@ static void steps (struct run *r, int n)
         need (decoder_step_add (r->m, tokens, targets, B, T, 1.0 / (B * T),
                                 &counted, &err),
               &err);
-        need (gpu_step_end (r->s, 1e-3, 1, &report, &err), &err);
+        need (gpu_step_end (r->s, 1e-3, 1, 1, &report, &err), &err);
     }
     r->loss = report.loss;
 }

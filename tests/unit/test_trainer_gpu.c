@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_trainer_gpu.c - the step of one device, here the host, beside the
+ * engine's; loss scaling; checkpoints that go on with the same bits */
+#include "config.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <train/trainer.h>
+
+#include "plan/fsio.h"
+#include "trainer_gpu.h"
+
+static char dir[] = "/tmp/test_trainer_gpu.XXXXXX";
+static train_group_t *group;
+
+struct run {
+    train_data_t *data;
+    train_decoder_t *decoder;
+    train_trainer_t *trainer;
+};
+
+static const train_trainer_options_t good = {
+    .size = sizeof (train_trainer_options_t),
+    .batch = 5,
+    .micro_batch = 2,
+    .clip = 1,
+    .max_skips = 3,
+    .adamw = {.size = sizeof (train_adamw_options_t),
+              .beta1 = 0.9,
+              .beta2 = 0.95,
+              .eps = 1e-8,
+              .weight_decay = 0.1},
+    .schedule = {.size = sizeof (train_schedule_t),
+                 .kind = TRAIN_SCHEDULE_COSINE,
+                 .lr = 0.01,
+                 .warmup = 2,
+                 .steps = 20},
+};
+
+static const train_scaler_options_t scaler = {
+    .size = sizeof (train_scaler_options_t), .init = 1024, .interval = 4};
+
+static struct run make (train_trainer_options_t o, train_dtype_t dtype)
+{
+    const train_data_options_t text = {.size = sizeof (text),
+                                       .files = "text",
+                                       .seq = 16,
+                                       .shuffle = true,
+                                       .seed = 3};
+    train_decoder_config_t c = {.size = sizeof (c),
+                                .layers = 2,
+                                .dim = 8,
+                                .heads = 2,
+                                .kv_heads = 1,
+                                .ffn = 24,
+                                .vocab = 256,
+                                .tie = true,
+                                .rope_theta = 10000,
+                                .norm_eps = 1e-5,
+                                .dtype = dtype};
+    train_error_t err = {0};
+    struct run r = {0};
+
+    assert_int_equal (train_data_open (&text, &r.data, NULL), 0);
+    assert_int_equal (train_decoder_create (&c, &r.decoder, NULL), 0);
+    if (train_trainer_create (&o, group, r.data, r.decoder, &r.trainer, &err)
+            != TRAIN_OK
+        || train_trainer_init (r.trainer, 3, &err) != TRAIN_OK)
+        fail_msg ("%s", err.text);
+    return r;
+}
+
+static void drop (struct run *r)
+{
+    train_trainer_destroy (r->trainer);
+    train_decoder_destroy (r->decoder);
+    train_data_close (r->data);
+}
+
+static int set_up (void **state)
+{
+    FILE *f;
+
+    (void)state;
+    unsetenv ("RANK"); /* alone, wherever the test runs */
+    setenv ("RV_BOOT", "single", 1);
+    if (!mkdtemp (dir) || chdir (dir) < 0 || !(f = fopen ("text", "we"))
+        || train_group_create (NULL, &group, NULL) != TRAIN_OK)
+        return -1;
+    for (int i = 0; i < 40; i++)
+        if (fprintf (f, "The quick brown fox number %03d jumps over.\n", i) < 0)
+            return -1;
+    return fclose (f);
+}
+
+static int tear_down (void **state)
+{
+    (void)state;
+    train_group_destroy (group);
+    return chdir ("/") || fsio_remove_tree (dir, NULL);
+}
+
+static int use_device (void **state)
+{
+    (void)state;
+    trainer_gpu_always (true);
+    return 0;
+}
+
+static int use_engine (void **state)
+{
+    (void)state;
+    trainer_gpu_always (false);
+    return 0;
+}
+
+static train_metrics_t steps (struct run *r, int n)
+{
+    train_metrics_t m = {0};
+    train_error_t err = {0};
+
+    for (int i = 0; i < n; i++)
+        if (train_trainer_step (r->trainer, false, &m, &err) != TRAIN_OK)
+            fail_msg ("%s", err.text);
+    return m;
+}
+
+static bool same_bits (const DLTensor *a, const DLTensor *b)
+{
+    return train_tensor_bytes (a) == train_tensor_bytes (b)
+           && memcmp (a->data, b->data, train_tensor_bytes (a)) == 0;
+}
+
+static bool same (struct run *a, struct run *b)
+{
+    return same_bits (train_trainer_weights (a->trainer),
+                      train_trainer_weights (b->trainer))
+           && same_bits (train_trainer_m (a->trainer),
+                         train_trainer_m (b->trainer))
+           && same_bits (train_trainer_v (a->trainer),
+                         train_trainer_v (b->trainer))
+           && same_bits (train_decoder_weights (a->decoder),
+                         train_decoder_weights (b->decoder));
+}
+
+/* Both ways begin with the same masters and take the same steps. */
+static void beside_engine (train_dtype_t dtype, double bound)
+{
+    struct run device, engine;
+    train_metrics_t a, b;
+
+    trainer_gpu_always (true);
+    device = make (good, dtype);
+    trainer_gpu_always (false);
+    engine = make (good, dtype);
+    assert_true (same (&device, &engine));
+    for (int i = 0; i < 10; i++) {
+        a = steps (&device, 1);
+        b = steps (&engine, 1);
+        if (!(fabs (a.loss - b.loss) <= bound * b.loss)
+            || !(fabs (a.grad_norm - b.grad_norm) <= 10 * bound * b.grad_norm))
+            fail_msg ("step %d: loss %.9g and %.9g, norm %.9g and %.9g", i + 1,
+                      a.loss, b.loss, a.grad_norm, b.grad_norm);
+    }
+    assert_int_equal (a.tokens, 10 * 5 * 16);
+    assert_true (a.loss < 5.2);
+    drop (&device);
+    drop (&engine);
+}
+
+static void test_beside_engine (void **state)
+{
+    (void)state;
+    beside_engine (TRAIN_F32, 1e-5);
+    beside_engine (TRAIN_BF16, 2e-3);
+}
+
+/* 5 steps, a checkpoint that is written while others follow, 5 more of it. */
+static void go_on (train_dtype_t dtype, const train_scaler_options_t *s,
+                   const char *to)
+{
+    train_trainer_options_t o = good;
+    struct run whole, one, two;
+    train_metrics_t a, b;
+    train_error_t err = {0};
+
+    o.scaler = s;
+    whole = make (o, dtype);
+    one = make (o, dtype);
+    two = make (o, dtype);
+    a = steps (&whole, 10);
+    steps (&one, 5);
+    assert_int_equal (train_trainer_save_start (one.trainer, to, 1, NULL), 0);
+    steps (&one, 2);
+    assert_int_equal (train_trainer_save_wait (one.trainer, NULL), 0);
+    steps (&two, 1); /* of its own, to be forgotten */
+    if (train_trainer_load (two.trainer, to, &err) != TRAIN_OK)
+        fail_msg ("%s", err.text);
+    assert_null (train_trainer_note (two.trainer));
+    b = steps (&two, 5);
+    assert_true (same (&whole, &two));
+    assert_false (same (&whole, &one));
+    assert_true (a.loss == b.loss && a.grad_norm == b.grad_norm);
+    assert_true (a.loss_scale == b.loss_scale && a.tokens == b.tokens);
+    assert_true (s ? a.loss_scale == 4096 : a.loss_scale == 0);
+    drop (&whole);
+    drop (&one);
+    drop (&two);
+}
+
+static void test_go_on (void **state)
+{
+    (void)state;
+    go_on (TRAIN_F32, NULL, "f32");
+    go_on (TRAIN_BF16, NULL, "bf16");
+    go_on (TRAIN_F16, &scaler, "f16");
+}
+
+/* A scale that no gradient survives shrinks until they do, in more steps than
+ * max_skips; nothing is updated meanwhile. */
+static void test_scale_shrinks (void **state)
+{
+    const train_scaler_options_t huge = {
+        .size = sizeof (huge), .init = 0x1p60, .backoff = 0.0625};
+    train_trainer_options_t o = good;
+    struct run r, fresh;
+    train_metrics_t m;
+
+    (void)state;
+    o.scaler = &huge;
+    r = make (o, TRAIN_F16);
+    fresh = make (o, TRAIN_F16);
+    m = steps (&r, 4);
+    assert_true (m.skipped && m.n_skips == 4);
+    assert_true (m.loss_scale == 0x1p48);
+    assert_true (same (&r, &fresh));
+    m = steps (&r, 16);
+    assert_false (m.skipped);
+    assert_true (m.n_skips < 16 && m.loss_scale >= 1);
+    assert_true (isfinite (m.grad_norm) && m.grad_norm < 100);
+    assert_false (same (&r, &fresh));
+    drop (&r);
+    drop (&fresh);
+}
+
+/* The scale changes no loss, norm or step by more than f16 rounds. */
+static void test_scale_is_undone (void **state)
+{
+    train_trainer_options_t o = good;
+    struct run plain = make (o, TRAIN_F32), scaled;
+    train_metrics_t a, b;
+
+    (void)state;
+    o.scaler = &scaler;
+    scaled = make (o, TRAIN_F16);
+    a = steps (&plain, 8);
+    b = steps (&scaled, 8);
+    assert_true (fabs (a.loss - b.loss) < 0.01 * a.loss);
+    assert_true (fabs (a.grad_norm - b.grad_norm) < 0.05 * a.grad_norm);
+    assert_true (b.n_skips == 0);
+    drop (&plain);
+    drop (&scaled);
+}
+
+static void zero_param (struct run *r, const char *word)
+{
+    float *w = train_trainer_weights (r->trainer)->data;
+
+    for (size_t i = 0; i < train_decoder_n_params (r->decoder); i++) {
+        const train_param_t *p = train_decoder_param (r->decoder, i);
+
+        if (strstr (p->name, word))
+            memset (w + p->offset, 0, p->count * sizeof (*w));
+    }
+}
+
+/* Without gate and up nothing reaches a feed-forward's weights. */
+static void test_rules_and_unused (void **state)
+{
+    train_trainer_options_t o = good;
+    char text[400];
+    struct run all = make (o, TRAIN_F32), some, fresh;
+    train_metrics_t a, b;
+    const train_param_t *p;
+    const float *w, *v;
+
+    (void)state;
+    o.frozen = "*embed_tokens*,model.layers.1.*";
+    some = make (o, TRAIN_F32);
+    fresh = make (o, TRAIN_F32);
+    a = steps (&all, 1);
+    b = steps (&some, 1);
+    assert_true (b.grad_norm < 0.9 * a.grad_norm && b.grad_norm > 0);
+    w = train_trainer_weights (some.trainer)->data;
+    v = train_trainer_weights (fresh.trainer)->data;
+    for (size_t i = 0; i < train_decoder_n_params (some.decoder); i++) {
+        p = train_decoder_param (some.decoder, i);
+        assert_int_equal (memcmp (w + p->offset, v + p->offset, 4 * p->count)
+                              == 0,
+                          strstr (p->name, "embed") || strstr (p->name, "s.1"));
+    }
+    assert_int_equal (
+        train_trainer_unused (some.trainer, text, sizeof (text), NULL), 0);
+    assert_string_equal (text, "");
+    zero_param (&some, "layers.0.mlp.gate");
+    zero_param (&some, "layers.0.mlp.up");
+    steps (&some, 1);
+    assert_int_equal (
+        train_trainer_unused (some.trainer, text, sizeof (text), NULL), 0);
+    assert_string_equal (text,
+                         "model.layers.0.mlp.gate_proj.weight, "
+                         "model.layers.0.mlp.up_proj.weight, "
+                         "model.layers.0.mlp.down_proj.weight, "
+                         "model.layers.0.post_attention_layernorm.weight");
+    drop (&all);
+    drop (&some);
+    drop (&fresh);
+}
+
+/* Without a scaler too many skips in a row still end the run. */
+static void test_not_finite (void **state)
+{
+    struct run r = make (good, TRAIN_F32);
+    train_metrics_t m = {0};
+    train_error_t err = {0};
+    float *w = train_trainer_weights (r.trainer)->data;
+
+    (void)state;
+    w[0] = INFINITY;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal (train_trainer_step (r.trainer, false, &m, &err), 0);
+        assert_true (m.skipped && m.n_skips == i + 1);
+    }
+    assert_int_equal (train_trainer_step (r.trainer, true, &m, &err),
+                      TRAIN_ENONFINITE);
+    assert_non_null (strstr (err.text, "step 3"));
+    assert_non_null (strstr (err.text, "weight model.embed_tokens.weight at "
+                                       "[0, 0]"));
+    drop (&r);
+}
+
+#define ON_DEVICE(test)                                                        \
+    cmocka_unit_test_setup_teardown (test, use_device, use_engine)
+
+int main (void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test (test_beside_engine),
+        ON_DEVICE (test_go_on),
+        {"test_go_on, engine", test_go_on, use_engine, NULL, NULL},
+        ON_DEVICE (test_scale_shrinks),
+        {"test_scale_shrinks, engine", test_scale_shrinks, use_engine, NULL,
+         NULL},
+        ON_DEVICE (test_scale_is_undone),
+        {"test_scale_is_undone, engine", test_scale_is_undone, use_engine, NULL,
+         NULL},
+        ON_DEVICE (test_rules_and_unused),
+        ON_DEVICE (test_not_finite),
+    };
+
+    return cmocka_run_group_tests (tests, set_up, tear_down);
+}
