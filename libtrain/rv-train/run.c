@@ -16,6 +16,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
+#include "libtrain/backend.h"
 #include "libtrain/err.h"
 #include "libtrain/trainer.h"
 #include "eval.h"
@@ -32,6 +33,7 @@ struct run {
     struct eval *eval;       /* NULL: none is asked for */
     struct metrics *metrics; /* rank 0's, NULL when no file is asked for */
     bool first;              /* this is rank 0 */
+    char card[256];          /* the GPU's name, "" on the host */
     int64_t saved;           /* step of the last checkpoint, -1 none */
     struct progress progress;
     struct slow slow;
@@ -105,6 +107,29 @@ static train_status_t open_data (struct run *r, train_error_t *err)
     return status;
 }
 
+/* A rank has one GPU. Several ranks have no way yet to sum what lies there. */
+static train_status_t pick_device (struct run *r,
+                                   train_decoder_config_t *config,
+                                   train_error_t *err)
+{
+    const struct backend_ops *ops;
+    train_status_t status;
+    char where[256];
+
+    if (r->set->device != DEVICE_CUDA)
+        return TRAIN_OK;
+    settings_where (r->set, "run", "device", where, sizeof (where));
+    if (train_group_size (r->group) > 1)
+        return err_set (err, TRAIN_EINVAL,
+                        "%s: cuda serves one rank so far, and there are %d; "
+                        "start one, or use device = cpu",
+                        where, train_group_size (r->group));
+    if ((status = backend_find ("cuda", &ops, err)) != TRAIN_OK)
+        return err_prefix (err, status, "%s (device = cpu would work)", where);
+    config->device = (DLDevice){kDLCUDA, 0};
+    return ops->model (0, r->card, sizeof (r->card), err);
+}
+
 static train_status_t open_model (struct run *r, train_error_t *err)
 {
     train_decoder_config_t config = settings_decoder (r->set);
@@ -112,6 +137,7 @@ static train_status_t open_model (struct run *r, train_error_t *err)
     bool bare = options.strategy == TRAIN_SHARD_GRAD_OP
                 || options.strategy == TRAIN_FULL_SHARD;
 
+    TRY (pick_device (r, &config, err));
     TRY (bare ? train_decoder_create_bare (&config, &r->decoder, err)
               : train_decoder_create (&config, &r->decoder, err));
     TRY (train_trainer_create (&options, r->group, r->data, r->decoder,
@@ -139,12 +165,13 @@ static void say_start (const struct run *r)
 
     if (!r->first)
         return;
-    printf ("rv-train " PACKAGE_VERSION ": %d rank%s (%s), device cpu, %s\n",
+    printf ("rv-train " PACKAGE_VERSION ": %d rank%s (%s), device %s, %s\n",
             train_group_size (r->group),
             train_group_size (r->group) == 1 ? "" : "s",
-            train_group_backend (r->group),
+            train_group_backend (r->group), *r->card ? r->card : "cpu",
             c->dtype == TRAIN_F64    ? "fp64"
             : c->dtype == TRAIN_BF16 ? "bf16"
+            : c->dtype == TRAIN_F16  ? "fp16"
                                      : "fp32");
     printf ("model: %zu parameters, %d layers of %d, %d heads\n",
             train_decoder_numel (r->decoder), c->layers, c->dim, c->heads);

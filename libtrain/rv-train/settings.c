@@ -157,7 +157,7 @@ static void derive (struct settings *c)
         c->ffn = (c->dim * 8 / 3 + 31) / 32 * 32;
     c->least = read_wrap (c->wrap);
     if (c->reduce < 0)
-        c->reduce = c->param == BF16 ? FP32 : c->param;
+        c->reduce = c->param == FP64 ? FP64 : FP32;
     if (c->buffer < 0)
         c->buffer = c->param;
     settings_eval_derive (c);
@@ -201,23 +201,27 @@ static int check_served (const struct settings *c, struct rv_error *err)
     const struct rule rule[] = {
         {c->task != TASK_PRETRAIN, "run", "task",
          "only pretrain is served yet"},
-        {c->device == DEVICE_CUDA, "run", "device",
-         "cuda is not served yet; use cpu or auto"},
+        {c->device == DEVICE_CUDA && c->param == FP64, "run", "device",
+         "cuda has no fp64; use fp32, bf16 or fp16, or device = cpu"},
+        {c->device == DEVICE_CUDA && c->strategy >= TRAIN_SHARD_GRAD_OP, "run",
+         "device",
+         "cuda serves strategy = no_shard and ddp so far; use one of them, or "
+         "device = cpu"},
         {c->model_dir, "model", "dir",
          "reading a model from a folder is not served yet; give its sizes"},
         {strcmp (c->tokenizer, "bytes") != 0, "data", "tokenizer",
          "only bytes is served yet"},
         {c->offload, "shard", "offload",
          "needs a GPU, which is not served yet; use off"},
-        {c->param == FP16, "precision", "param",
-         "fp16 is not served yet; use bf16, fp32 or fp64"},
+        {c->param == FP16 && !c->scaler, "precision", "param",
+         "fp16 needs [precision] scaler = on; bf16 does without"},
         {(c->reduce == FP64) != (c->param == FP64) || c->reduce == FP16,
          "precision", "reduce",
          "only fp32 and bf16 are served yet, with param = fp64 only fp64"},
         {c->buffer != c->param, "precision", "buffer",
          "only the same as param is served yet"},
-        {c->scaler, "precision", "scaler",
-         "needs fp16, which is not served yet; use off"},
+        {c->scaler && c->param != FP16, "precision", "scaler",
+         "is of use with param = fp16 alone; use off"},
         {c->stochastic_rounding, "precision", "stochastic_rounding",
          "is not served yet; use off"},
     };
@@ -382,7 +386,9 @@ train_decoder_config_t settings_decoder (const struct settings *c)
         .norm_eps = 1e-5,
         .dtype = c->param == FP64   ? TRAIN_F64
                  : c->param == BF16 ? TRAIN_BF16
+                 : c->param == FP16 ? TRAIN_F16
                                     : TRAIN_F32,
+        .deterministic = c->deterministic,
     };
 }
 
@@ -400,6 +406,8 @@ train_data_options_t settings_data (const struct settings *c)
 
 train_trainer_options_t settings_trainer (const struct settings *c)
 {
+    static const train_scaler_options_t scaler = {.size = sizeof (scaler)};
+
     return (train_trainer_options_t){
         .size = sizeof (train_trainer_options_t),
         .batch = (int)c->batch,
@@ -423,5 +431,6 @@ train_trainer_options_t settings_trainer (const struct settings *c)
         .reduce_bf16 = c->reduce == BF16,
         .no_decay = c->no_decay,
         .frozen = c->frozen,
+        .scaler = c->scaler ? &scaler : NULL,
     };
 }

@@ -26,6 +26,16 @@ ok "trains in fp64" run "$tmp/a.ini" precision.param=fp64 "log.file=$tmp/one"
 ok "trains in micro-batches" run "$tmp/a.ini" precision.param=fp64 \
     data.micro_batch=2 "log.file=$tmp/four"
 ok "same losses within 1e-12" near "$tmp/one" "$tmp/four" 1e-12 12
+ok "trains in fp16 with a loss scale" run "$tmp/a.ini" precision.param=fp16 \
+    precision.scaler=on "log.file=$tmp/f16"
+run "$tmp/a.ini" precision.param=fp32 "log.file=$tmp/f32"
+ok "fp16's losses within 1 % of fp32's" near "$tmp/f32" "$tmp/f16" 1e-2 12
+if run "$tmp/a.ini" run.device=cuda "log.file=$tmp/gpu" 2>"$tmp/why"; then
+    ok "cuda's losses within 1e-4 of the host's" near "$tmp/f32" "$tmp/gpu" 1e-4 12
+else
+    ok "cuda where there is none is said" \
+        grep -Eq 'run\.device=cuda \(device = cpu would work\): device cuda: ' "$tmp/why" "$tmp/out"
+fi
 ok "another seed gives other losses" run "$tmp/a.ini" run.seed=2 "log.file=$tmp/other"
 ok "seen" bash -c '! cmp -s "$0" "$1"' <(losses "$tmp/other") <(losses "$tmp/one")
 # A terminal has a live line as well, cut to its width; what stays is the same.

@@ -65,11 +65,11 @@ checkpoint|keep = 0|s.ini:17: keep: '0' is not from 1
 checkpoint|every = 5|s.ini:17: \[checkpoint\] every: needs \[checkpoint\] dir
 checkpoint|resume =|s.ini:17: \[checkpoint\] resume: is not auto, off or a path
 precision|param = fp8|s.ini:17: param: 'fp8' is not one of fp32,fp64
-precision|param = fp16|s.ini:17: \[precision\] param: fp16 is not served yet
+precision|param = fp16|s.ini:17: \[precision\] param: fp16 needs \[precision\] scaler = on
 precision|reduce = fp16|s.ini:17: \[precision\] reduce: only fp32 and bf16 are served
 precision|reduce = fp64|s.ini:17: \[precision\] reduce: only fp32 and bf16 are served
 precision|reduce = bf16|s.ini:17: \[precision\] reduce: bf16 needs \[shard\] strategy = grad_op or full
-precision|scaler = on|s.ini:17: \[precision\] scaler: needs fp16
+precision|scaler = on|s.ini:17: \[precision\] scaler: is of use with param = fp16
 precision|scaler = yes|s.ini:17: scaler: 'yes' is not on or off
 precision|stochastic_rounding = on|s.ini:17: \[precision\] stochastic_rounding: is not served
 shard|strategy = half|s.ini:17: strategy: 'half' is not one of no_shard,ddp
@@ -91,7 +91,6 @@ while IFS='|' read -r override pattern; do
     ok "$override" refused 2 "$pattern" "$s" "$override"
 done <<'EOF'
 run.task=sft|run.task=sft: only pretrain is served yet
-run.device=cuda|run.device=cuda: cuda is not served yet; use cpu
 run.steps=0|'0' is not from 1
 model.dir=x|model.dir=x: reading a model from a folder is not served
 model.heads=3|model.heads=3: does not divide dim
