@@ -21,6 +21,7 @@
 #include "libtrain/trainer.h"
 #include "eval.h"
 #include "metrics.h"
+#include "oom.h"
 #include "progress.h"
 #include "slow.h"
 
@@ -465,6 +466,8 @@ train_status_t run_training (const struct settings *set,
         say_end (&r);
     if (status == TRAIN_OK)
         status = train_trace_close (err);
+    if (status == TRAIN_ENOMEM && !strstr (err->text, "another rank failed"))
+        oom_say (set, ret_who->size);
     metrics_close (r.metrics);
     train_trainer_destroy (r.trainer);
     train_decoder_destroy (r.decoder);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * test_trainer_watch.c - the loss of text that is not trained on, and the
- * first value that is not finite, a rank that is slow */
+ * first value that is not finite, a rank that is slow,
+ * memory as it was foretold */
 #include "config.h"
 
 #include <stdarg.h>
@@ -8,6 +9,7 @@
 #include <stdint.h>
 #include <setjmp.h>
 #include <cmocka.h>
+#include <malloc.h>
 #include <math.h>
 #include <string.h>
 #include <time.h>
@@ -16,6 +18,7 @@
 
 #include "group_ranks.h"
 #include "libtrain/decoder_impl.h"
+#include "libtrain/mem_table.h"
 #include "libtrain/trainer_slow.h"
 #include "trainer_run.h"
 
@@ -341,6 +344,49 @@ static void test_slow_rank (void **state)
     }
 }
 
+/* What malloc has given out, of mmap and else; 0: not this malloc. */
+static size_t given (void)
+{
+    struct mallinfo2 i = mallinfo2 ();
+
+    return i.uordblks + i.hblkhd;
+}
+
+/* The table beside what a trainer really took, one step made. */
+static void test_memory (void **state)
+{
+    static const train_dtype_t types[] = {TRAIN_F32, TRAIN_F64, TRAIN_BF16};
+
+    (void)state;
+    for (size_t k = 0; k < sizeof (types) / sizeof (*types); k++) {
+        struct mem_row rows[MEM_ROWS];
+        train_trainer_options_t o = good;
+        size_t before = given (), took, n, sum = 0;
+        train_metrics_t m;
+        struct run r;
+
+        if (before == 0)
+            skip ();
+        o.batch = 20;
+        o.micro_batch = 12;
+        open_parts (&r, types[k], 256, &text);
+        assert_int_equal (train_trainer_create (&o, group, r.data, r.decoder,
+                                                &r.trainer, NULL),
+                          0);
+        assert_int_equal (train_trainer_step (r.trainer, false, &m, NULL), 0);
+        took = given () - before;
+        assert_int_equal (mem_table (train_decoder_config (r.decoder), &o, 1,
+                                     16, rows, &n, NULL),
+                          0);
+        for (size_t i = 0; i < n; i++)
+            sum += rows[i].bytes;
+        if ((double)sum > 1.03 * (double)took
+            || (double)sum < 0.97 * (double)took)
+            fail_msg ("foretold %zu, took %zu", sum, took);
+        drop (&r);
+    }
+}
+
 int main (void)
 {
     const struct CMUnitTest tests[] = {
@@ -351,6 +397,7 @@ int main (void)
         cmocka_unit_test (test_activation_is_named),
         cmocka_unit_test (test_slow_find),
         cmocka_unit_test (test_slow_rank),
+        cmocka_unit_test (test_memory),
     };
 
     return cmocka_run_group_tests_name ("trainer_watch", tests, set_up,

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * mem_table.c - a rank's arrays in bytes: weights, gradients, moments,
+ * activations */
+#include "mem_table.h"
+
+#include "decoder_impl.h"
+#include "err.h"
+
+struct table {
+    struct mem_row *rows;
+    size_t n;
+};
+
+static void add (struct table *t, const char *what, const char *dtype,
+                 size_t bytes, bool acts)
+{
+    if (bytes > 0 && t->n < MEM_ROWS)
+        t->rows[t->n++] = (struct mem_row){what, dtype, bytes, acts};
+}
+
+int mem_pass (const train_trainer_options_t *o, int world)
+{
+    int most = (o->batch + world - 1) / world;
+
+    return o->micro_batch == 0 || o->micro_batch > most ? most : o->micro_batch;
+}
+
+static size_t largest (const train_decoder_t *m)
+{
+    size_t most = 0;
+
+    for (size_t u = 0; u < decoder_n_units (m); u++)
+        if (decoder_unit (m, u)->count > most)
+            most = decoder_unit (m, u)->count;
+    return most;
+}
+
+/* Weights and all that has their shape. */
+static void add_model (struct table *t, const train_decoder_t *m,
+                       const train_trainer_options_t *o, size_t world)
+{
+    size_t real = m->kern->real_size, elem = m->kern->elem_size;
+    size_t whole = m->numel, part = (whole + world - 1) / world, held = whole;
+    const char *wide = real == sizeof (double) ? "F64" : "F32";
+    const char *own = train_dtype_name (m->config.dtype);
+    bool full = o->strategy == TRAIN_FULL_SHARD;
+
+    if (full || o->strategy == TRAIN_SHARD_GRAD_OP) {
+        held = part;
+        add (t, "weights, whole units", own,
+             (full ? ((size_t)o->prefetch + 1) * largest (m) : whole) * elem,
+             false);
+        add (t, "gradients, whole units", wide,
+             (o->no_sync ? whole : 2 * largest (m)) * real, false);
+    }
+    add (t, "weights", own, held * elem, false);
+    add (t, "masters of the weights", wide, elem == real ? 0 : held * real,
+         false);
+    add (t, "gradients", wide, held * real, false);
+    add (t, "AdamW's moments", wide, 2 * held * real, false);
+}
+
+/* The arena's parts, in the order of its layout. */
+static void add_acts (struct table *t, const train_decoder_t *m,
+                      const struct decoder_acts *a)
+{
+    const char *own = train_dtype_name (m->config.dtype);
+
+    add (t, "activations: residual stream", own, a->norm1.at, true);
+    add (t, "activations: attention", own, a->mid.at - a->norm1.at, true);
+    add (t, "activations: feed-forward", own, a->norm_f.at - a->mid.at, true);
+    add (t, "activations: head and logits", own, a->tmp.at - a->norm_f.at,
+         true);
+    add (t, "activations: gradients of a block", own, a->cosine.at - a->tmp.at,
+         true);
+    add (t, "activations: tables and scratch", "-", a->bytes - a->cosine.at,
+         true);
+}
+
+train_status_t mem_table (const train_decoder_config_t *model,
+                          const train_trainer_options_t *o, int world, int seq,
+                          struct mem_row *rows, size_t *ret_n,
+                          train_error_t *err)
+{
+    train_decoder_config_t c = *model;
+    struct table t = {.rows = rows};
+    struct decoder_acts acts = {0};
+    struct decoder_need need = {.recompute = (int)c.recompute};
+    int pass = mem_pass (o, world);
+    train_decoder_t *m = NULL;
+    train_status_t status;
+
+    c.device = (DLDevice){kDLCPU, 0};
+    TRY (decoder_create_bare (&c, &m, err));
+    need.elem = m->kern->elem_size;
+    need.real = m->kern->real_size;
+    need.whole = need.elem == need.real;
+    if (!need.whole)
+        need.head = m->work->head_scratch (m, (size_t)pass * (size_t)seq);
+    m->B = pass;
+    m->T = seq;
+    status = m->work->prepare (m, pass, seq, &need.scratch, err);
+    if (status == TRAIN_OK)
+        status = decoder_acts_layout (&m->dims, &need, pass, seq, &acts, err);
+    if (status == TRAIN_OK) {
+        add_model (&t, m, o, (size_t)world);
+        add_acts (&t, m, &acts);
+        *ret_n = t.n;
+    }
+    train_decoder_destroy (m);
+    return status;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * mem_table.h - what a rank of a run holds on its device, array by array.
+ * Inside libtrain and its programs only. */
+#ifndef TRAIN_MEM_TABLE_H
+#define TRAIN_MEM_TABLE_H
+
+#include <stddef.h>
+
+#include <train/trainer.h>
+
+#define MEM_ROWS 16
+
+struct mem_row {
+    const char *what;
+    const char *dtype; /* "F32"; "-" where there are several */
+    size_t bytes;
+    bool acts; /* grows with the rows of a pass */
+};
+
+/* mem_table - the arrays of a trainer on the host, by arithmetic alone.
+ *   model   of train_decoder_create; its device is not read
+ *   world   ranks; seq   tokens of a row
+ *   rows    (MEM_ROWS) written: those that are there
+ *   ret_n   how many
+ * TRAIN_EINVAL: what the model or the batch cannot be; TRAIN_ENOMEM. */
+train_status_t mem_table (const train_decoder_config_t *model,
+                          const train_trainer_options_t *opts, int world,
+                          int seq, struct mem_row *rows, size_t *ret_n,
+                          train_error_t *err);
+
+/* mem_pass - rows of a pass of the rank that has most. */
+int mem_pass (const train_trainer_options_t *opts, int world);
+
+#endif

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * oom.c - write the table of a rank's memory, and which settings need less
+ *
+ * It is one write: ranks that fail together share a terminal. */
+#include "oom.h"
+
+#include <stdio.h>
+
+#include "libtrain/mem_table.h"
+
+struct text {
+    char data[4096];
+    size_t used;
+};
+
+#define ADD(t, ...)                                                            \
+    do {                                                                       \
+        if ((t)->used < sizeof ((t)->data))                                    \
+            (t)->used += (size_t)snprintf ((t)->data + (t)->used,              \
+                                           sizeof ((t)->data) - (t)->used,     \
+                                           __VA_ARGS__);                       \
+    } while (0)
+
+static void add_table (struct text *t, const struct mem_row *rows, size_t n)
+{
+    size_t sum = 0;
+
+    ADD (t, "rv-train: what a rank holds:\n");
+    for (size_t i = 0; i < n; i++) {
+        ADD (t, "  %-36s %-5s %16zu bytes\n", rows[i].what, rows[i].dtype,
+             rows[i].bytes);
+        sum += rows[i].bytes;
+    }
+    ADD (t, "  %-36s %-5s %16zu bytes (%.2f GiB)\n", "all", "", sum,
+         (double)sum / (1 << 30));
+}
+
+static void add_hints (struct text *t, const struct settings *set, int world,
+                       const train_trainer_options_t *o)
+{
+    int pass = mem_pass (o, world);
+
+    ADD (t, "rv-train: what would need less:\n");
+    if (pass > 1)
+        ADD (t, "  data.micro_batch=%d: activations of %d rows, not %d\n",
+             pass / 2, pass / 2, pass);
+    if (set->param == FP32 || set->param == FP64)
+        ADD (t, "  precision.param=bf16: activations in 2 bytes, not %d\n",
+             set->param == FP64 ? 8 : 4);
+    if (set->strategy != TRAIN_FULL_SHARD && world > 1)
+        ADD (t,
+             "  shard.strategy=full: weights, gradients and moments shared "
+             "by %d ranks\n",
+             world);
+    if (world == 1)
+        ADD (t, "  more ranks with shard.strategy=full, which share weights, "
+                "gradients and moments\n");
+    ADD (t, "  a smaller data.seq or model\n");
+}
+
+void oom_say (const struct settings *set, int world)
+{
+    train_decoder_config_t model = settings_decoder (set);
+    train_trainer_options_t options = settings_trainer (set);
+    struct mem_row rows[MEM_ROWS];
+    struct text t = {.used = 0};
+    size_t n;
+
+    if (mem_table (&model, &options, world, (int)set->seq, rows, &n, NULL)
+        != TRAIN_OK)
+        return;
+    add_table (&t, rows, n);
+    add_hints (&t, set, world, &options);
+    fputs (t.data, stderr);
+}

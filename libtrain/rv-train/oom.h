@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * oom.h - what a run that has no memory would have needed. */
+#ifndef RV_TRAIN_OOM_H
+#define RV_TRAIN_OOM_H
+
+#include <train.h>
+
+#include "settings.h"
+
+/* oom_say - a table of a rank's arrays and what would make them smaller, on
+ * stderr; nothing where it cannot be told. */
+void oom_say (const struct settings *set, int world);
+
+#endif

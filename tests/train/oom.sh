@@ -1,0 +1,40 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# oom.sh - a run without memory says what it needed, and what needs less
+: "${top_srcdir:?}"
+# shellcheck source=tests/train/lib.bash
+. "$top_srcdir/tests/train/lib.bash"
+
+i=$tmp/o.ini
+small "$i"
+
+# limited KIB ARG... - rv-train with so much address space.
+limited ()
+{
+    local kib=$1
+    shift
+    (ulimit -v "$kib" && exec timeout 60 "$train" "$@") >"$tmp/out" 2>&1
+}
+
+# Sanitizers reserve more than any limit.
+if ! limited 600000 --version; then
+    echo "1..0 # SKIP this build does not start with limited memory"
+    exit 0
+fi
+big=(model.layers=8 model.dim=1024 model.heads=8 model.kv_heads=8 model.ffn=4096)
+limited 600000 "$i" "${big[@]}"
+ok "weights that do not fit are 1" test $? = 1
+ok "the array that failed is named" grep -Eq '^rv-train: cannot train as .*gradients of [0-9]+ parameters' "$tmp/out"
+ok "the table has the weights" grep -Eq '^  weights +F32 +537989120 bytes$' "$tmp/out"
+ok "and the moments, twice that" grep -Eq "^  AdamW's moments +F32 +1075978240 bytes\$" "$tmp/out"
+ok "and the sum" grep -Eq '^  all +[0-9]+ bytes \([0-9.]+ GiB\)$' "$tmp/out"
+ok "half the rows would need less" grep -q '^  data.micro_batch=4: activations of 4 rows, not 8$' "$tmp/out"
+ok "bf16 would" grep -q '^  precision.param=bf16: ' "$tmp/out"
+limited 600000 "$i" data.batch=4096 data.seq=256 precision.param=bf16
+ok "activations that do not fit are 1" test $? = 1
+ok "the table has them" grep -Eq '^  activations: feed-forward +BF16 +[0-9]{9,} bytes$' "$tmp/out"
+ok "and masters" grep -Eq '^  masters of the weights +F32 ' "$tmp/out"
+ok "no hint of bf16" bash -c '! grep -q precision.param "$0"' "$tmp/out"
+ok "what fits has no table" limited 600000 "$i"
+ok "so" bash -c '! grep -q "what a rank holds" "$0"' "$tmp/out"
+plan
