@@ -6,7 +6,8 @@ set -u
 passed=0 failed=0 skipped=0
 for program; do
     echo "# $program"
-    out=$("./$program" 2>&1)
+    case $program in /*) ;; *) program=./$program ;; esac
+    out=$("$program" 2>&1)
     rc=$?
     echo "$out"
     p=$(grep -c '^ok ' <<<"$out") f=$(grep -c '^not ok ' <<<"$out")
