@@ -18,10 +18,11 @@
 
 #include "kernels/kernels.h"
 
-#define ROUNDS 15
-#define N      ((size_t)1 << 28)
-#define ROWS   ((size_t)8192)
-#define VOCAB  ((size_t)151936)
+#include "gpu_time.h"
+
+#define N     ((size_t)1 << 28)
+#define ROWS  ((size_t)8192)
+#define VOCAB ((size_t)151936)
 
 static struct {
     float *p, *m, *v, *g, *factor, *logp, *dlogp;
@@ -31,50 +32,12 @@ static struct {
     double copy_rate;
 } b;
 
-static void must (cudaError_t e)
-{
-    if (e == cudaSuccess)
-        return;
-    fprintf (stderr, "kernel_bench: %s\n", cudaGetErrorString (e));
-    exit (1);
-}
-
-static void *on_gpu (size_t bytes)
-{
-    void *at;
-
-    must (cudaMalloc (&at, bytes));
-    must (cudaMemset (at, 0, bytes));
-    return at;
-}
-
-static int by_value (const void *x, const void *y)
-{
-    float a = *(const float *)x, c = *(const float *)y;
-
-    return (a > c) - (a < c);
-}
-
 static void measure (const char *name, void (*run) (void), double bytes)
 {
     float ms[ROUNDS];
-    cudaEvent_t from, to;
     double rate;
 
-    must (cudaEventCreate (&from));
-    must (cudaEventCreate (&to));
-    for (int i = -3; i < ROUNDS; i++) {
-        float took;
-
-        must (cudaEventRecord (from, NULL));
-        run ();
-        must (cudaEventRecord (to, NULL));
-        must (cudaEventSynchronize (to));
-        must (cudaEventElapsedTime (&took, from, to));
-        if (i >= 0)
-            ms[i] = took;
-    }
-    qsort (ms, ROUNDS, sizeof (*ms), by_value);
+    times (ms, run, 1);
     rate = bytes / ms[ROUNDS / 2] / 1e6;
     if (b.copy_rate == 0)
         b.copy_rate = rate;

@@ -18,7 +18,8 @@
 
 #include "kernels/kernels.h"
 
-#define ROUNDS 15
+#include "gpu_time.h"
+
 #define CALLS  4
 #define ROWS   ((size_t)16384)
 #define WIDTH  ((size_t)4096)
@@ -40,59 +41,20 @@ static struct {
     const char *only;
 } b;
 
-static void must (cudaError_t e)
-{
-    if (e == cudaSuccess)
-        return;
-    fprintf (stderr, "layer_bench: %s\n", cudaGetErrorString (e));
-    exit (1);
-}
-
-static void *on_gpu (size_t bytes)
-{
-    void *at;
-
-    must (cudaMalloc (&at, bytes));
-    must (cudaMemset (at, 0, bytes));
-    return at;
-}
-
-static int by_value (const void *x, const void *y)
-{
-    float a = *(const float *)x, c = *(const float *)y;
-
-    return (a > c) - (a < c);
-}
-
 static void measure (const char *name, void (*run) (void), double bytes)
 {
-    float us[ROUNDS];
-    cudaEvent_t from, to;
+    float ms[ROUNDS];
     double rate;
 
     if (b.copy_rate > 0 && strncmp (name, b.only, strlen (b.only)) != 0)
         return;
-    must (cudaEventCreate (&from));
-    must (cudaEventCreate (&to));
-    for (int i = -3; i < ROUNDS; i++) {
-        float took;
-
-        must (cudaEventRecord (from, NULL));
-        for (int k = 0; k < CALLS; k++)
-            run ();
-        must (cudaEventRecord (to, NULL));
-        must (cudaEventSynchronize (to));
-        must (cudaEventElapsedTime (&took, from, to));
-        if (i >= 0)
-            us[i] = took * 1e3f / CALLS;
-    }
-    qsort (us, ROUNDS, sizeof (*us), by_value);
-    rate = bytes / us[ROUNDS / 2] / 1e3;
+    times (ms, run, CALLS);
+    rate = bytes / ms[ROUNDS / 2] / 1e6;
     if (b.copy_rate == 0)
         b.copy_rate = rate;
     printf ("%-24s %7.1f us (best %.1f) %.3f GB %.0f GB/s, %.3f of the copy\n",
-            name, (double)us[ROUNDS / 2], (double)us[0], bytes / 1e9, rate,
-            rate / b.copy_rate);
+            name, 1e3 * (double)ms[ROUNDS / 2], 1e3 * (double)ms[0],
+            bytes / 1e9, rate, rate / b.copy_rate);
     fflush (stdout);
 }
 
