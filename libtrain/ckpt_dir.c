@@ -175,27 +175,31 @@ static int64_t oldest (const char *dir, int64_t mine, int *ret_n)
     return least;
 }
 
+/* Away by a rename first, so that no moment sees a part of it. */
+static int drop (const char *dir, int64_t step)
+{
+    char name[NAME_LEN], *from, *to;
+    int rc = -1;
+
+    step_name (name, "", step);
+    from = fsio_join (dir, name);
+    to = fsio_join (dir, TEMP "drop");
+    errno = ENOMEM;
+    if (from && to && (rc = rename (from, to)) == 0)
+        fsio_remove_tree (to, NULL);
+    free (from);
+    free (to);
+    return rc;
+}
+
 static void prune (const char *dir, int64_t mine, int keep)
 {
     int64_t step;
     int n;
 
-    while (keep > 0 && (step = oldest (dir, mine, &n)) >= 0 && n > keep - 1) {
-        char name[NAME_LEN], *from, *to;
-        bool moved = false;
-
-        step_name (name, "", step);
-        from = fsio_join (dir, name);
-        to = fsio_join (dir, TEMP "drop");
-        if (from && to && rename (from, to) == 0) {
-            fsio_remove_tree (to, NULL);
-            moved = true;
-        }
-        free (from);
-        free (to);
-        if (!moved)
+    while (keep > 0 && (step = oldest (dir, mine, &n)) >= 0 && n > keep - 1)
+        if (drop (dir, step) < 0)
             return;
-    }
 }
 
 static train_status_t name_latest (const char *dir, const char *name,
@@ -327,6 +331,61 @@ static train_status_t list_steps (const char *dir, struct list *list,
         closedir (d);
     if (list->n)
         qsort (list->step, list->n, sizeof (*list->step), by_steps);
+    return status;
+}
+
+train_status_t train_ckpt_list (const char *dir, int64_t **ret_steps,
+                                size_t *ret_n, train_error_t *err)
+{
+    struct list list = {0};
+    train_status_t status;
+
+    if (!dir || !*dir || !ret_steps || !ret_n)
+        return err_set (err, TRAIN_EINVAL,
+                        "checkpoint: dir, ret_steps or ret_n is missing");
+    if (!exists (dir, "."))
+        return err_set (err, errno == ENOENT ? TRAIN_ENOTFOUND : TRAIN_EIO,
+                        "%s: %s", dir, strerror (errno));
+    if ((status = list_steps (dir, &list, err)) != TRAIN_OK) {
+        free (list.step);
+        return status;
+    }
+    *ret_steps = list.step;
+    *ret_n = list.n;
+    return TRAIN_OK;
+}
+
+train_status_t train_ckpt_path (const char *dir, int64_t step, char **ret_path,
+                                train_error_t *err)
+{
+    char name[NAME_LEN];
+
+    if (!dir || !*dir || step < 0 || !ret_path)
+        return err_set (err, TRAIN_EINVAL,
+                        "checkpoint: dir or ret_path is missing, or step is "
+                        "below 0");
+    step_name (name, "", step);
+    return join (dir, name, ret_path, err);
+}
+
+train_status_t train_ckpt_remove (const char *dir, int64_t step,
+                                  train_error_t *err)
+{
+    char *path = NULL, *latest = NULL;
+    train_status_t status = train_ckpt_path (dir, step, &path, err);
+
+    if (status != TRAIN_OK)
+        return status;
+    if (follow (dir, &latest, NULL) == TRAIN_OK && strcmp (path, latest) == 0)
+        status = err_set (err, TRAIN_EINVAL,
+                          "%s is the latest, which stays: another would be "
+                          "gone on from",
+                          path);
+    else if (drop (dir, step) < 0)
+        status = err_set (err, errno == ENOENT ? TRAIN_ENOTFOUND : TRAIN_EIO,
+                          "%s: %s", path, strerror (errno));
+    free (path);
+    free (latest);
     return status;
 }
 

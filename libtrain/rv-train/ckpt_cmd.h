@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ckpt_cmd.h - rv-train ckpt: list a checkpoint and verify its sums */
+ * ckpt_cmd.h - rv-train ckpt: list, show, verify and remove checkpoints */
 #ifndef RV_TRAIN_CKPT_CMD_H
 #define RV_TRAIN_CKPT_CMD_H
 
 #include <train/status.h>
 
-/* ckpt_cmd - list what [path] has: a checkpoint, the latest of a folder of
- * them, or one .safetensors file; then verify every sum there is. What is
- * damaged is an error that names the file; the list is printed before. */
-train_status_t ckpt_cmd (const char *path, train_error_t *err);
+/* ckpt_cmd
+ *   argv   (argc) behind "ckpt": list|show|verify|prune, --json, --keep N, PATH
+ * What is damaged is an error that names the file; the report is printed
+ * before. TRAIN_EINVAL for what is not understood. */
+train_status_t ckpt_cmd (int argc, char *const *argv, train_error_t *err);
 
 #endif

@@ -28,7 +28,8 @@ enum {
 
 static const char usage[] =
     "Usage: rv-train [--check] FILE [section.key=value...]\n"
-    "       rv-train ckpt DIR|FILE.safetensors\n"
+    "       rv-train ckpt list|show|verify [--json] PATH\n"
+    "       rv-train ckpt prune --keep N [--json] DIR\n"
     "       rv-train tokenize [OPTION...] OUT FILE...\n"
     "       rv-train export [OPTION...] CHECKPOINT DIR\n"
     "       rv-train generate [OPTION...] MODEL PROMPT...\n"
@@ -40,7 +41,7 @@ static const char usage[] =
     "  FILE                INI file; its name has a '.' or a '/'\n"
     "  section.key=value   replaces what the file says\n"
     "  --check             read and check the settings, train nothing\n"
-    "  ckpt                list a checkpoint and verify its sums\n"
+    "  ckpt                list, show, verify or remove checkpoints\n"
     "  tokenize            text to a file of tokens\n"
     "  export              a checkpoint to a Hugging Face directory\n"
     "  generate            continue texts with a model directory or "
@@ -170,10 +171,8 @@ static int ckpt (int argc, char **argv)
     train_error_t err = {0};
     struct who who = {0};
 
-    if (argc != 3)
-        return usage_error ("it takes one folder or file", "ckpt");
-    if (ckpt_cmd (argv[2], &err) != TRAIN_OK)
-        return fail (who, "read", argv[2], &err);
+    if (ckpt_cmd (argc - 2, argv + 2, &err) != TRAIN_OK)
+        return fail (who, "look at", "checkpoints", &err);
     return EXIT_OK;
 }
 

@@ -192,6 +192,19 @@ train_status_t train_ckpt_find_good (const char *where, char **ret_path,
                                      train_error_t *ret_passed,
                                      train_error_t *err);
 
+/* train_ckpt_list - the complete checkpoints of a folder, good or damaged.
+ *   ret_steps   (*ret_n) the most first; free with free()
+ * TRAIN_ENOTFOUND when there is no such folder; TRAIN_EIO, TRAIN_ENOMEM. */
+train_status_t train_ckpt_list (const char *dir, int64_t **ret_steps,
+                                size_t *ret_n, train_error_t *err);
+/* train_ckpt_path - where that of [step] is, or would be; free with free(). */
+train_status_t train_ckpt_path (const char *dir, int64_t step, char **ret_path,
+                                train_error_t *err);
+/* train_ckpt_remove - remove that of [step], whole or not at all to any reader.
+ * TRAIN_EINVAL: it is the latest; TRAIN_ENOTFOUND; TRAIN_EIO names it. */
+train_status_t train_ckpt_remove (const char *dir, int64_t step,
+                                  train_error_t *err);
+
 #ifdef __cplusplus
 }
 #endif

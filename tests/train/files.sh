@@ -8,23 +8,51 @@
 i=$tmp/f.ini
 small "$i"
 ok "a run with a checkpoint" run "$i" "checkpoint.dir=$tmp/ck" "log.file=$tmp/m"
-list () # list PATH - its output in $tmp/list
+list () # list ARG... - of rv-train ckpt, its output in $tmp/list
 {
     "$train" ckpt "$@" >"$tmp/list" 2>&1
 }
-ok "lists the latest" list "$tmp/ck"
+ok "shows the latest" list show "$tmp/ck"
 ok "step, ranks, strategy" grep -Eq '/step-00000012: step 12, 1 rank, [a-z_]+, device cpu, libtrain ' "$tmp/list"
 ok "its state" grep -q '^  position = 96$' "$tmp/list"
 ok "tensors" grep -Eq '^F32 +[0-9]+ +1  \[256,16\] +model\.embed_tokens\.weight$' "$tmp/list"
-ok "and verifies" grep -q '^all sums are right$' "$tmp/list"
-ok "a file by itself" list "$tmp/ck/step-00000012/model.safetensors"
+ok "a file by itself" list show "$tmp/ck/step-00000012/model.safetensors"
+ok "verifies all" list verify "$tmp/ck"
+ok "says so" grep -Eq '^ +12 +1  no_shard .* good, latest$' "$tmp/list"
+many=("checkpoint.dir=$tmp/many" checkpoint.every=2 checkpoint.keep=9 "log.file=$tmp/m4")
+ok "six of a folder" run "$i" "${many[@]}"
+printf '\001' | dd of="$tmp/many/step-00000010/optim.safetensors" bs=1 seek=3000 conv=notrunc 2>/dev/null
+rm "$tmp/many/step-00000002/optim.safetensors"
+ok "list as JSON" list list --json "$tmp/many"
+ok "is rv.ckpt/1" grep -q '^{"schema":"rv.ckpt/1","action":"list","checkpoints":\[{' "$tmp/list"
+schema () # what jsonschema says of $tmp/list
+{
+    cp "$tmp/list" "$tmp/line.json"
+    /usr/bin/python3 "$top_srcdir/tests/slurm/validate.py" "$top_srcdir/etc/schema" "$tmp/line.json" >"$tmp/out" 2>&1
+}
+if /usr/bin/python3 -c 'import jsonschema' 2>/dev/null; then
+    ok "by its schema" schema
+    list show --json "$tmp/ck"
+    ok "and so is show" schema
+fi
+list list --json "$tmp/many"
+ok "with a missing file" grep -q '"damage":"[^"]*step-00000002/optim.safetensors' "$tmp/list"
+list verify "$tmp/many"
+ok "verify is 3" test $? = 3
+ok "names the first" grep -q "step-00000010/optim.safetensors: tensor '.*' does not match its checksum" "$tmp/list"
+ok "the others are good" test "$(grep -c ' good' "$tmp/list")" = 4
+list prune --keep 2 "$tmp/many"
+ok "two good ones stay, and what is damaged" \
+    test "$(cd "$tmp/many" && echo step-*)" = "step-00000002 step-00000008 step-00000010 step-00000012"
+list prune "$tmp/many"
+ok "prune without --keep is 2" test $? = 2
 printf '\001' | dd of="$tmp/ck/step-00000012/optim.safetensors" bs=1 seek=3000 conv=notrunc 2>/dev/null
-list "$tmp/ck"
+list verify "$tmp/ck/step-00000012"
 ok "a changed byte is 3" test $? = 3
 ok "and its file is named" grep -q "step-00000012/optim.safetensors: tensor '.*' does not match its checksum" "$tmp/list"
-list "$tmp/none"
+list verify "$tmp/none"
 ok "nothing there is 3" test $? = 3
-list
+list list
 ok "without a name it is 2" test $? = 2
 
 # Tokens of one file are the file's bytes, and a token that ends it: the first
@@ -69,7 +97,7 @@ ok "one rank" run "$i" "checkpoint.dir=$tmp/one" "log.file=$tmp/m1"
 "$train" export --dtype bf16 "$tmp/one" "$tmp/hf" >"$tmp/list" 2>&1
 ok "export" test $? = 0 -a -s "$tmp/hf/config.json"
 ok "as bf16" grep -q bfloat16 "$tmp/hf/config.json"
-ok "in bf16" bash -c '"$0" ckpt "$1" | grep -q "^BF16 .*model.embed_tokens.weight"' "$train" "$tmp/hf/model.safetensors"
+ok "in bf16" bash -c '"$0" ckpt show "$1" | grep -q "^BF16 .*model.embed_tokens.weight"' "$train" "$tmp/hf/model.safetensors"
 ok "shards" ranks "0 0 0" 3 1 "$i" shard.strategy=full "checkpoint.dir=$tmp/three" "log.file=$tmp/m3" run.steps=2
 "$train" export --dtype fp64 "$tmp/three" "$tmp/hf3" >"$tmp/list" 2>&1
 ok "of three" test $? = 0
