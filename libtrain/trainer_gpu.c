@@ -79,6 +79,16 @@ static train_status_t make_adamw (train_trainer_t *t,
     return status;
 }
 
+/* Masters are there from the beginning, so that they can be saved. The decoder's
+ * own stream may still be filling its weights. */
+static train_status_t make_masters (train_trainer_t *t, train_error_t *err)
+{
+    const train_decoder_t *m = t->decoder;
+
+    TRY (m->ops->sync (m->stream, err));
+    return adamw_widen (t->adamw, train_decoder_weights (t->decoder), err);
+}
+
 train_status_t trainer_gpu_create (train_trainer_t *t, struct trainer_gpu **ret,
                                    train_error_t *err)
 {
@@ -94,6 +104,8 @@ train_status_t trainer_gpu_create (train_trainer_t *t, struct trainer_gpu **ret,
                              &g->frozen, err);
     if (status == TRAIN_OK)
         status = make_adamw (t, g, err);
+    if (status == TRAIN_OK)
+        status = make_masters (t, err);
     if (status == TRAIN_OK)
         status = gpu_step_create (t->decoder, t->adamw, &g->step, err);
     if (status == TRAIN_OK)

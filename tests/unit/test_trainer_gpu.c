@@ -271,6 +271,27 @@ static void test_scale_is_undone (void **state)
     drop (&scaled);
 }
 
+/* A caller's weights are the first masters, also of a save before any step. */
+static void test_given_weights (void **state)
+{
+    train_error_t err = {0};
+    struct run from = make (good, TRAIN_BF16), r = make (good, TRAIN_BF16);
+    train_trainer_t *again = NULL;
+    const DLTensor *w = train_decoder_weights (from.decoder);
+
+    (void)state;
+    steps (&from, 3);
+    assert_int_equal (train_trainer_create (&good, group, from.data,
+                                            from.decoder, &again, &err),
+                      0);
+    assert_int_equal (train_trainer_save (again, "given", 1, NULL), 0);
+    assert_int_equal (train_trainer_load (r.trainer, "given", NULL), 0);
+    assert_true (same_bits (train_decoder_weights (r.decoder), w));
+    train_trainer_destroy (again);
+    drop (&from);
+    drop (&r);
+}
+
 static void zero_param (struct run *r, const char *word)
 {
     float *w = train_trainer_weights (r->trainer)->data;
@@ -363,6 +384,7 @@ int main (void)
         ON_DEVICE (test_scale_is_undone),
         {"test_scale_is_undone, engine", test_scale_is_undone, use_engine, NULL,
          NULL},
+        ON_DEVICE (test_given_weights),
         ON_DEVICE (test_rules_and_unused),
         ON_DEVICE (test_not_finite),
     };
