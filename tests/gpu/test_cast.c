@@ -19,9 +19,25 @@ static void need (train_status_t status, const train_error_t *err)
     exit (1);
 }
 
+static void cast (bool narrow, bool f16, bool gpu, void *y, const void *x,
+                  size_t n)
+{
+    void (*to[4]) (uint16_t *, const float *, size_t,
+                   void *) = {kern_cast_f32_bf16_host, kern_cast_f32_bf16_cuda,
+                              kern_cast_f32_f16_host, kern_cast_f32_f16_cuda};
+    void (*from[4]) (float *, const uint16_t *, size_t, void *) = {
+        kern_cast_bf16_f32_host, kern_cast_bf16_f32_cuda,
+        kern_cast_f16_f32_host, kern_cast_f16_f32_cuda};
+
+    if (narrow)
+        to[2 * f16 + gpu](y, x, n, NULL);
+    else
+        from[2 * f16 + gpu](y, x, n, NULL);
+}
+
 /* [n] elements from [x] cast on both; every byte of y is compared, and the
  * bytes after it must stay. */
-static bool same_bits (bool narrow, const void *x, size_t n)
+static bool same_bits (bool narrow, bool f16, const void *x, size_t n)
 {
     size_t in = narrow ? 4 : 2, out = narrow ? 2 : 4, guard = 64;
     const struct backend_ops *gpu = &backend_cuda;
@@ -36,13 +52,8 @@ static bool same_bits (bool narrow, const void *x, size_t n)
     need (gpu->alloc (0, n * out + guard, &dy, &err), &err);
     need (gpu->copy (dx, x, n * in, NULL, &err), &err);
     need (gpu->copy (dy, want, n * out + guard, NULL, &err), &err);
-    if (narrow) {
-        kern_cast_f32_bf16_host ((uint16_t *)want, x, n, NULL);
-        kern_cast_f32_bf16_cuda (dy, dx, n, NULL);
-    } else {
-        kern_cast_bf16_f32_host ((float *)want, x, n, NULL);
-        kern_cast_bf16_f32_cuda (dy, dx, n, NULL);
-    }
+    cast (narrow, f16, false, want, x, n);
+    cast (narrow, f16, true, dy, dx, n);
     need (gpu->copy (got, dy, n * out + guard, NULL, &err), &err);
     need (gpu->sync (NULL, &err), &err);
     good = memcmp (got, want, n * out + guard) == 0;
@@ -56,7 +67,8 @@ static bool same_bits (bool narrow, const void *x, size_t n)
 /* All values of the upper half with the lower halves where rounding turns. */
 static void cast_every_class (void)
 {
-    static const uint16_t low[] = {0, 1, 0x7fff, 0x8000, 0x8001, 0xffff};
+    static const uint16_t low[] = {0,      1,      0x0fff, 0x1000, 0x1001,
+                                   0x3000, 0x7fff, 0x8000, 0x8001, 0xffff};
     size_t n_low = sizeof (low) / sizeof (*low), n = 65536 * n_low;
     uint32_t *x = malloc (n * sizeof (*x));
     uint16_t *h = malloc (65536 * sizeof (*h));
@@ -65,8 +77,10 @@ static void cast_every_class (void)
         x[i] = (uint32_t)(i / n_low) << 16 | low[i % n_low];
     for (size_t i = 0; i < 65536; i++)
         h[i] = (uint16_t)i;
-    tap_ok (same_bits (true, x, n), "f32 to bf16, every upper half");
-    tap_ok (same_bits (false, h, 65536), "bf16 to f32, every value");
+    tap_ok (same_bits (true, false, x, n), "f32 to bf16, every upper half");
+    tap_ok (same_bits (false, false, h, 65536), "bf16 to f32, every value");
+    tap_ok (same_bits (true, true, x, n), "f32 to f16, every upper half");
+    tap_ok (same_bits (false, true, h, 65536), "f16 to f32, every value");
     free (x);
     free (h);
 }
@@ -83,7 +97,10 @@ static void cast_sizes (void)
         char name[64];
 
         snprintf (name, sizeof (name), "%zu elements both ways", sizes[i]);
-        tap_ok (same_bits (true, x, sizes[i]) && same_bits (false, x, sizes[i]),
+        tap_ok (same_bits (true, false, x, sizes[i])
+                    && same_bits (false, false, x, sizes[i])
+                    && same_bits (true, true, x, sizes[i])
+                    && same_bits (false, true, x, sizes[i]),
                 name);
     }
     free (x);
