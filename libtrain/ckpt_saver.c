@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "ckpt_dir.h"
 #include "ckpt_job.h"
@@ -131,12 +132,42 @@ static train_status_t begin (train_ckpt_saver_t *s, train_error_t *err)
     return start_thread (s, err);
 }
 
+/* Until the threads of all ranks have ended. Rank 0's waits for what another rank
+ * writes: that one may have ended itself, which the group finds out. */
+static train_status_t await_all (train_ckpt_saver_t *s, train_error_t *err)
+{
+    struct timespec nap = {0, 1000000};
+    int64_t shape[1] = {1};
+    train_tensor_t view;
+    int32_t all = 0;
+
+    while (s->group) {
+        train_status_t status;
+
+        all = atomic_load (&s->ended);
+        TRY (train_tensor_view (&view, &all, TRAIN_I32, 1, shape, err));
+        status = train_all_reduce (s->group, &view.t, TRAIN_MIN, err);
+        if (status != TRAIN_OK) {
+            atomic_store (&s->job.hurry, true);
+            return status;
+        }
+        if (all)
+            break;
+        nanosleep (&nap, NULL);
+        if (nap.tv_nsec < 50000000)
+            nap.tv_nsec *= 2;
+    }
+    return TRAIN_OK;
+}
+
 /* What the last save was, told once. */
 static train_status_t told (train_ckpt_saver_t *s, train_error_t *err)
 {
-    train_status_t status;
+    train_status_t status = await_all (s, err);
 
     join (s);
+    if (status != TRAIN_OK)
+        return status;
     if ((status = s->status) != TRAIN_OK && err)
         *err = s->err;
     s->status = TRAIN_OK;

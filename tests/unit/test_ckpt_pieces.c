@@ -5,6 +5,8 @@
 
 #include "ckpt_world.h"
 
+#include <signal.h>
+
 #include "group_ranks.h"
 
 /* Written by 1 to 5 ranks in three ways, read by 1 to 5 in three ways. */
@@ -267,6 +269,47 @@ static void test_group (void **state)
     assert_int_equal (access ("group/step-00000008", F_OK), -1);
 }
 
+/* A rank that dies over its part is found out by the group, long before rank 0
+ * would give up waiting for the part. */
+static void dead_body (struct job *job, int rank, train_group_t *group)
+{
+    static struct model m;
+    train_ckpt_saver_t *s = NULL;
+    train_ckpt_options_t o = options ("dead", 7);
+    train_ckpt_piece_t p[N_TENSORS];
+    train_error_t err = {0};
+    int64_t begin = now_ms ();
+    train_status_t status;
+
+    fill (&m, 9);
+    pieces (p, &m, rank, job->size, FLAT);
+    train_ckpt_saver_create (group, &s, NULL);
+    if (train_ckpt_start (s, p, N_TENSORS, &o, &err) != TRAIN_OK)
+        note (job, rank, err.text, 0, 0, 0);
+    if (rank == 1)
+        raise (SIGKILL);
+    status = train_ckpt_wait (s, &err);
+    if (status != TRAIN_EPEER || !strstr (err.text, "rank 1"))
+        note (job, rank, err.text, 0, 0, 0);
+    if (now_ms () - begin > 30000)
+        note (job, rank, "it took too long", 0, 0, 0);
+    train_ckpt_saver_destroy (s);
+}
+
+static void test_dead_writer (void **state)
+{
+    struct job job = {
+        .layout = "aaa", .body = dead_body, .timeout_ms = PATIENCE_MS};
+
+    (void)state;
+    run_job (&job);
+    for (int r = 0; r < 3; r++)
+        if (r != 1 && *job.shared->seen[r].note)
+            fail_msg ("rank %d: %s", r, job.shared->seen[r].note);
+    free_job (&job);
+    assert_int_equal (access ("dead/step-00000007", F_OK), -1);
+}
+
 int main (void)
 {
     const struct CMUnitTest tests[] = {
@@ -276,6 +319,7 @@ int main (void)
         cmocka_unit_test (test_snapshot),
         cmocka_unit_test (test_failure_is_told),
         cmocka_unit_test (test_group),
+        cmocka_unit_test (test_dead_writer),
     };
 
     return cmocka_run_group_tests_name ("ckpt_pieces", tests, set_up,
