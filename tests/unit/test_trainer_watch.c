@@ -228,6 +228,50 @@ static void test_activation_is_named (void **state)
     drop (&r);
 }
 
+static bool step (struct run *r, train_metrics_t *m)
+{
+    return train_trainer_step (r->trainer, false, m, NULL) == TRAIN_OK;
+}
+
+/* A rank whose own weights are bad: all skip, and all name it. */
+static void one_rank_bad (struct job *job, int rank, train_group_t *g)
+{
+    train_metrics_t m;
+    struct run r;
+    const char *text;
+    float *w, was;
+
+    group = g;
+    r = make (good, TRAIN_F32);
+    w = train_decoder_weights (r.decoder)->data;
+    if (!step (&r, &m) || m.skipped)
+        note (job, rank, "a good step", m.skipped, 0, 0);
+    was = w[5];
+    if (rank == 1)
+        w[5] = NAN;
+    text = step (&r, &m) ? train_trainer_nonfinite (r.trainer) : NULL;
+    if (!m.skipped || m.n_skips != 1 || !text)
+        note (job, rank, "not skipped", m.skipped, 1, 0);
+    else if (!strstr (text, "step 2: NaN in the weight ")
+             || !strstr (text, "(rank 1 on "))
+        note (job, rank, text, 0, 0, 0);
+    w[5] = was;
+    if (!step (&r, &m) || m.skipped)
+        note (job, rank, "the next step", m.skipped, 0, 0);
+    drop (&r);
+}
+
+static void test_one_rank_bad (void **state)
+{
+    struct job job = {
+        .layout = "aab", .body = one_rank_bad, .timeout_ms = PATIENCE_MS};
+
+    (void)state;
+    run_job (&job);
+    want_ok (&job);
+    free_job (&job);
+}
+
 static void test_slow_find (void **state)
 {
     static const struct {
@@ -395,6 +439,7 @@ int main (void)
         cmocka_unit_test (test_eval_refused),
         cmocka_unit_test (test_weight_is_named),
         cmocka_unit_test (test_activation_is_named),
+        cmocka_unit_test (test_one_rank_bad),
         cmocka_unit_test (test_slow_find),
         cmocka_unit_test (test_slow_rank),
         cmocka_unit_test (test_memory),
