@@ -192,93 +192,94 @@ static void test_rope (void **state)
     assert_true (r.factor == 4 && r.attention == 1.5 && !r.whole);
 }
 
+/* Configurations that are not read, and what is said of each. */
+#define ROPE(text) "{" LLAMA ", \"rope_scaling\": {" text "}}"
+static const struct {
+    const char *text;
+    train_status_t status;
+    const char *say;
+} wrong[] = {
+    {"{", TRAIN_EFORMAT, "line 1: "},
+    {"[]", TRAIN_EFORMAT, "not a JSON object"},
+    {"{\"a\": 1, \"a\": 2}", TRAIN_EFORMAT, "duplicate"},
+    {"{}", TRAIN_EFORMAT, "neither 'architectures' nor 'model_type'"},
+    {"{\"architectures\": [\"MistralForCausalLM\"]}", TRAIN_ENOTSUP,
+     "architecture 'MistralForCausalLM' is not served: LlamaForCausalLM, "
+     "Qwen2ForCausalLM and Qwen3ForCausalLM work"},
+    {"{\"model_type\": \"gemma3\"}", TRAIN_ENOTSUP, "model_type 'gemma3'"},
+    {"{\"architectures\": [\"LlamaForCausalLM\", \"x\"]}", TRAIN_EFORMAT,
+     "list of one name"},
+    {"{\"architectures\": \"LlamaForCausalLM\"}", TRAIN_EFORMAT,
+     "list of one name"},
+    {"{\"model_type\": \"qwen2\", " LLAMA "}", TRAIN_EFORMAT,
+     "'model_type' is 'qwen2': of LlamaForCausalLM it is 'llama'"},
+    {"{\"model_type\": \"llama\"}", TRAIN_EFORMAT,
+     "'num_hidden_layers' is missing"},
+    {"{\"model_type\": \"llama\", \"num_hidden_layers\": 2.0}", TRAIN_EFORMAT,
+     "'num_hidden_layers' is not a whole number"},
+    {"{\"model_type\": \"llama\", \"num_hidden_layers\": 0}", TRAIN_EFORMAT,
+     "'num_hidden_layers' is 0"},
+    {"{\"model_type\": \"llama\", \"num_hidden_layers\": 9999999999}",
+     TRAIN_EFORMAT, "'num_hidden_layers' is 9999999999"},
+    {"{" LLAMA ", \"head_dim\": 3}", TRAIN_EFORMAT, "head_dim is 3"},
+    {"{" LLAMA ", \"rms_norm_eps\": \"x\"}", TRAIN_EFORMAT,
+     "'rms_norm_eps' is not a number"},
+    {"{" LLAMA ", \"rms_norm_eps\": 0}", TRAIN_EFORMAT, "norm_eps is 0"},
+    {"{" LLAMA ", \"tie_word_embeddings\": 1}", TRAIN_EFORMAT,
+     "'tie_word_embeddings' is not true or false"},
+    {"{" LLAMA ", \"attention_bias\": true}", TRAIN_ENOTSUP,
+     "'attention_bias' is true: only false works"},
+    {"{" LLAMA ", \"mlp_bias\": true}", TRAIN_ENOTSUP, "'mlp_bias'"},
+    {"{" LLAMA ", \"attention_dropout\": 0.1}", TRAIN_ENOTSUP,
+     "'attention_dropout' is 0.1: only 0 works"},
+    {"{" LLAMA ", \"hidden_act\": \"gelu\"}", TRAIN_ENOTSUP,
+     "'hidden_act' is gelu: only silu works"},
+    {"{" LLAMA ", \"quantization_config\": {}}", TRAIN_ENOTSUP,
+     "'quantization_config'"},
+    {"{" QWEN2 ", \"use_sliding_window\": true}", TRAIN_ENOTSUP,
+     "'use_sliding_window' is true and 'max_window_layers' 28 of 30"},
+    {"{" QWEN3 ", \"layer_types\": [\"full_attention\", "
+     "\"sliding_attention\"]}",
+     TRAIN_ENOTSUP, "'layer_types' has 'sliding_attention' for layer 1"},
+    {"{" LLAMA ", \"rope_theta\": -1}", TRAIN_EFORMAT, "rope_theta is -1"},
+    {"{" LLAMA ", \"rope_scaling\": 2}", TRAIN_EFORMAT,
+     "'rope_scaling' is not an object"},
+    {ROPE ("\"rope_type\": \"longrope\""), TRAIN_ENOTSUP,
+     "rope type 'longrope' (rope_scaling) is not served: default, linear, "
+     "dynamic, llama3 and yarn work"},
+    {ROPE ("\"rope_type\": 1"), TRAIN_EFORMAT, "'rope_type'"},
+    {ROPE ("\"type\": \"linear\""), TRAIN_EFORMAT, "'factor' is missing"},
+    {ROPE ("\"type\": \"linear\", \"factor\": 0"), TRAIN_EFORMAT,
+     "rope factor is 0"},
+    {ROPE ("\"type\": \"llama3\", \"factor\": 2"), TRAIN_EFORMAT,
+     "'low_freq_factor' is missing"},
+    {ROPE ("\"type\": \"llama3\", \"factor\": 2, \"low_freq_factor\": 4, "
+           "\"high_freq_factor\": 4"),
+     TRAIN_EFORMAT, "rope high is 4"},
+    {ROPE ("\"type\": \"yarn\", \"factor\": 2, \"attention_factor\": -1"),
+     TRAIN_EFORMAT, "rope attention is -1"},
+    {ROPE ("\"full_attention\": {\"rope_type\": \"default\"}"), TRAIN_ENOTSUP,
+     "for 'full_attention' alone"},
+    {ROPE ("\"rope_type\": \"default\", \"partial_rotary_factor\": 0.5"),
+     TRAIN_ENOTSUP, "'partial_rotary_factor' is 0.5"},
+};
+
 static void test_refused (void **state)
 {
-#define ROPE(text) "{" LLAMA ", \"rope_scaling\": {" text "}}"
-    static const struct {
-        const char *text;
-        train_status_t status;
-        const char *say;
-    } v[] = {
-        {"{", TRAIN_EFORMAT, "line 1: "},
-        {"[]", TRAIN_EFORMAT, "not a JSON object"},
-        {"{\"a\": 1, \"a\": 2}", TRAIN_EFORMAT, "duplicate"},
-        {"{}", TRAIN_EFORMAT, "neither 'architectures' nor 'model_type'"},
-        {"{\"architectures\": [\"MistralForCausalLM\"]}", TRAIN_ENOTSUP,
-         "architecture 'MistralForCausalLM' is not served: LlamaForCausalLM, "
-         "Qwen2ForCausalLM and Qwen3ForCausalLM work"},
-        {"{\"model_type\": \"gemma3\"}", TRAIN_ENOTSUP, "model_type 'gemma3'"},
-        {"{\"architectures\": [\"LlamaForCausalLM\", \"x\"]}", TRAIN_EFORMAT,
-         "list of one name"},
-        {"{\"architectures\": \"LlamaForCausalLM\"}", TRAIN_EFORMAT,
-         "list of one name"},
-        {"{\"model_type\": \"qwen2\", " LLAMA "}", TRAIN_EFORMAT,
-         "'model_type' is 'qwen2': of LlamaForCausalLM it is 'llama'"},
-        {"{\"model_type\": \"llama\"}", TRAIN_EFORMAT,
-         "'num_hidden_layers' is missing"},
-        {"{\"model_type\": \"llama\", \"num_hidden_layers\": 2.0}",
-         TRAIN_EFORMAT, "'num_hidden_layers' is not a whole number"},
-        {"{\"model_type\": \"llama\", \"num_hidden_layers\": 0}", TRAIN_EFORMAT,
-         "'num_hidden_layers' is 0"},
-        {"{\"model_type\": \"llama\", \"num_hidden_layers\": 9999999999}",
-         TRAIN_EFORMAT, "'num_hidden_layers' is 9999999999"},
-        {"{" LLAMA ", \"head_dim\": 3}", TRAIN_EFORMAT, "head_dim is 3"},
-        {"{" LLAMA ", \"rms_norm_eps\": \"x\"}", TRAIN_EFORMAT,
-         "'rms_norm_eps' is not a number"},
-        {"{" LLAMA ", \"rms_norm_eps\": 0}", TRAIN_EFORMAT, "norm_eps is 0"},
-        {"{" LLAMA ", \"tie_word_embeddings\": 1}", TRAIN_EFORMAT,
-         "'tie_word_embeddings' is not true or false"},
-        {"{" LLAMA ", \"attention_bias\": true}", TRAIN_ENOTSUP,
-         "'attention_bias' is true: only false works"},
-        {"{" LLAMA ", \"mlp_bias\": true}", TRAIN_ENOTSUP, "'mlp_bias'"},
-        {"{" LLAMA ", \"attention_dropout\": 0.1}", TRAIN_ENOTSUP,
-         "'attention_dropout' is 0.1: only 0 works"},
-        {"{" LLAMA ", \"hidden_act\": \"gelu\"}", TRAIN_ENOTSUP,
-         "'hidden_act' is gelu: only silu works"},
-        {"{" LLAMA ", \"quantization_config\": {}}", TRAIN_ENOTSUP,
-         "'quantization_config'"},
-        {"{" QWEN2 ", \"use_sliding_window\": true}", TRAIN_ENOTSUP,
-         "'use_sliding_window' is true and 'max_window_layers' 28 of 30"},
-        {"{" QWEN3 ", \"layer_types\": [\"full_attention\", "
-         "\"sliding_attention\"]}",
-         TRAIN_ENOTSUP, "'layer_types' has 'sliding_attention' for layer 1"},
-        {"{" LLAMA ", \"rope_theta\": -1}", TRAIN_EFORMAT, "rope_theta is -1"},
-        {"{" LLAMA ", \"rope_scaling\": 2}", TRAIN_EFORMAT,
-         "'rope_scaling' is not an object"},
-        {ROPE ("\"rope_type\": \"longrope\""), TRAIN_ENOTSUP,
-         "rope type 'longrope' (rope_scaling) is not served: default, linear, "
-         "dynamic, llama3 and yarn work"},
-        {ROPE ("\"rope_type\": 1"), TRAIN_EFORMAT, "'rope_type'"},
-        {ROPE ("\"type\": \"linear\""), TRAIN_EFORMAT, "'factor' is missing"},
-        {ROPE ("\"type\": \"linear\", \"factor\": 0"), TRAIN_EFORMAT,
-         "rope factor is 0"},
-        {ROPE ("\"type\": \"llama3\", \"factor\": 2"), TRAIN_EFORMAT,
-         "'low_freq_factor' is missing"},
-        {ROPE ("\"type\": \"llama3\", \"factor\": 2, \"low_freq_factor\": 4, "
-               "\"high_freq_factor\": 4"),
-         TRAIN_EFORMAT, "rope high is 4"},
-        {ROPE ("\"type\": \"yarn\", \"factor\": 2, \"attention_factor\": -1"),
-         TRAIN_EFORMAT, "rope attention is -1"},
-        {ROPE ("\"full_attention\": {\"rope_type\": \"default\"}"),
-         TRAIN_ENOTSUP, "for 'full_attention' alone"},
-        {ROPE ("\"rope_type\": \"default\", \"partial_rotary_factor\": 0.5"),
-         TRAIN_ENOTSUP, "'partial_rotary_factor' is 0.5"},
-    };
-
     (void)state;
-    for (size_t i = 0; i < LENGTH (v); i++) {
+    for (size_t i = 0; i < LENGTH (wrong); i++) {
         train_hf_model_t m = {.size = sizeof (m)};
         train_error_t err = {0};
         train_status_t status;
 
-        put (v[i].text);
+        put (wrong[i].text);
         status = train_hf_describe (".", &m, &err);
-        if (status != v[i].status || !strstr (err.text, v[i].say)
+        if (status != wrong[i].status || !strstr (err.text, wrong[i].say)
             || strncmp (err.text, "./config.json: ", 15) != 0)
-            fail_msg ("%s: %s '%s'", v[i].text, train_status_name (status),
+            fail_msg ("%s: %s '%s'", wrong[i].text, train_status_name (status),
                       err.text);
         assert_int_equal (m.decoder.layers, 0); /* untouched */
-        assert_int_equal (train_hf_describe (".", &m, NULL), v[i].status);
+        assert_int_equal (train_hf_describe (".", &m, NULL), wrong[i].status);
     }
 }
 

@@ -150,7 +150,59 @@ static void expect_bytes (const struct world *w)
     }
 }
 
-static void bad_arguments (void **state)
+/* Calls that are wrong by themselves. */
+static void refuse_calls (struct world *w)
+{
+    train_st_load_options_t o = {.size = sizeof (o), .readers = 65};
+    train_copy_t *copy = NULL;
+    train_error_t err = {0};
+
+    assert_int_equal (train_safetensors_load (NULL, w->to, NULL, w->file, NULL,
+                                              2, NULL, NULL, &err),
+                      TRAIN_EINVAL);
+    assert_int_equal (train_safetensors_load (w->copier, w->to, NULL, NULL,
+                                              NULL, 2, NULL, NULL, &err),
+                      TRAIN_EINVAL);
+    assert_int_equal (train_safetensors_load (w->copier, w->to, NULL, w->file,
+                                              NULL, 1, NULL, NULL, &err),
+                      TRAIN_EINVAL);
+    assert_int_equal (train_safetensors_load (w->copier, w->to, NULL, w->file,
+                                              NULL, 2, &o, NULL, &err),
+                      TRAIN_EINVAL);
+    assert_int_equal (train_safetensors_load_start (w->copier, w->to, NULL,
+                                                    w->file, NULL, 2, NULL,
+                                                    NULL, &err),
+                      TRAIN_EINVAL);
+    o = (train_st_load_options_t){.size = 3};
+    assert_int_equal (train_safetensors_load_start (w->copier, w->to, NULL,
+                                                    w->file, NULL, 2, &o, &copy,
+                                                    &err),
+                      TRAIN_EINVAL);
+    assert_null (copy);
+}
+
+/* A name, a device or a tensor that is not there. */
+static void refuse_places (struct world *w)
+{
+    train_copy_report_t r;
+    train_error_t err = {0};
+
+    assert_int_equal (load (w, (train_verify_t)9, 0, &r, &err), TRAIN_EINVAL);
+    w->names[1] = "t07";
+    assert_int_equal (load (w, TRAIN_VERIFY_FULL, 0, &r, &err),
+                      TRAIN_ENOTFOUND);
+    assert_non_null (strstr (err.text, "'t07'"));
+    assert_non_null (strstr (err.text, path));
+    w->names[1] = "t01";
+    w->dst[1].t.device.device_id = 2;
+    assert_int_equal (load (w, TRAIN_VERIFY_FULL, 0, &r, &err), TRAIN_EINVAL);
+    assert_non_null (strstr (err.text, "'t01'"));
+    w->to[1] = NULL;
+    assert_int_equal (load (w, TRAIN_VERIFY_FULL, 0, &r, &err), TRAIN_EINVAL);
+}
+
+/* Shapes and types that the file's F16 of (3,4) does not have. */
+static void refuse_shapes (struct world *w)
 {
     static const struct {
         int ndim;
@@ -164,12 +216,27 @@ static void bad_arguments (void **state)
         {2, {3, 4}, kDLFloat, 64, "of that shape"},
         {1, {23}, kDLUInt, 8, "of that shape"},
     };
-    struct world w = {0};
-    train_st_load_options_t o = {.size = sizeof (o), .readers = 65};
     train_copy_report_t r;
-    train_copy_t *copy = NULL;
     train_error_t err = {0};
-    int64_t shape[2] = {3, 4};
+
+    for (size_t i = 0; i < sizeof (bad) / sizeof (*bad); i++) {
+        int64_t shape[2];
+        DLTensor *t = w->to[0];
+
+        memcpy (shape, bad[i].shape, sizeof (shape));
+        t->ndim = bad[i].ndim;
+        t->shape = shape;
+        t->strides = NULL;
+        t->dtype = (DLDataType){bad[i].code, bad[i].bits, 1};
+        if (load (w, TRAIN_VERIFY_FULL, 0, &r, &err) != TRAIN_EINVAL
+            || !strstr (err.text, bad[i].text) || !strstr (err.text, "'t00'"))
+            fail_msg ("%zu: %s", i, err.text);
+    }
+}
+
+static void bad_arguments (void **state)
+{
+    struct world w = {0};
 
     (void)state;
     fault_set (FAULT_NONE);
@@ -178,53 +245,10 @@ static void bad_arguments (void **state)
     open_world (&w, true, 2);
     bytes_for (&w, 0);
     bytes_for (&w, 1);
-    assert_int_equal (train_safetensors_load (NULL, w.to, NULL, w.file, NULL, 2,
-                                              NULL, NULL, &err),
-                      TRAIN_EINVAL);
-    assert_int_equal (train_safetensors_load (w.copier, w.to, NULL, NULL, NULL,
-                                              2, NULL, NULL, &err),
-                      TRAIN_EINVAL);
-    assert_int_equal (train_safetensors_load (w.copier, w.to, NULL, w.file,
-                                              NULL, 1, NULL, NULL, &err),
-                      TRAIN_EINVAL);
-    assert_int_equal (train_safetensors_load (w.copier, w.to, NULL, w.file,
-                                              NULL, 2, &o, NULL, &err),
-                      TRAIN_EINVAL);
-    assert_int_equal (train_safetensors_load_start (w.copier, w.to, NULL,
-                                                    w.file, NULL, 2, NULL, NULL,
-                                                    &err),
-                      TRAIN_EINVAL);
-    o = (train_st_load_options_t){.size = 3};
-    assert_int_equal (train_safetensors_load_start (w.copier, w.to, NULL,
-                                                    w.file, NULL, 2, &o, &copy,
-                                                    &err),
-                      TRAIN_EINVAL);
-    assert_null (copy);
-    assert_int_equal (load (&w, (train_verify_t)9, 0, &r, &err), TRAIN_EINVAL);
-    w.names[1] = "t07";
-    assert_int_equal (load (&w, TRAIN_VERIFY_FULL, 0, &r, &err),
-                      TRAIN_ENOTFOUND);
-    assert_non_null (strstr (err.text, "'t07'"));
-    assert_non_null (strstr (err.text, path));
-    w.names[1] = "t01";
-    w.dst[1].t.device.device_id = 2;
-    assert_int_equal (load (&w, TRAIN_VERIFY_FULL, 0, &r, &err), TRAIN_EINVAL);
-    assert_non_null (strstr (err.text, "'t01'"));
-    w.to[1] = NULL;
-    assert_int_equal (load (&w, TRAIN_VERIFY_FULL, 0, &r, &err), TRAIN_EINVAL);
+    refuse_calls (&w);
+    refuse_places (&w);
     w.n = 1;
-    for (size_t i = 0; i < sizeof (bad) / sizeof (*bad); i++) {
-        DLTensor *t = w.to[0];
-
-        memcpy (shape, bad[i].shape, sizeof (shape));
-        t->ndim = bad[i].ndim;
-        t->shape = shape;
-        t->strides = NULL;
-        t->dtype = (DLDataType){bad[i].code, bad[i].bits, 1};
-        if (load (&w, TRAIN_VERIFY_FULL, 0, &r, &err) != TRAIN_EINVAL
-            || !strstr (err.text, bad[i].text) || !strstr (err.text, "'t00'"))
-            fail_msg ("%zu: %s", i, err.text);
-    }
+    refuse_shapes (&w);
     w.n = 2;
     close_world (&w);
 }

@@ -119,59 +119,58 @@ struct wrong {
     const char *says;
 };
 
+static const struct wrong refused[] = {
+    {"[]", TRAIN_EFORMAT, "not a JSON object"},
+    {"{", TRAIN_EFORMAT, "line 1"},
+    {"{}", TRAIN_EFORMAT, "'model'"},
+    {"{'model':{'type':'Unigram'}}", TRAIN_ENOTSUP,
+     "'model.type' is 'Unigram'"},
+    {WORK ("'merges':['a b','a x']") "}", TRAIN_EFORMAT,
+     "'model.merges[1]': 'x' is not in"},
+    {WORK ("'merges':['ab']") "}", TRAIN_EFORMAT, "'model.merges[0]'"},
+    {WORK ("'merges':[['a','b'],['a']]") "}", TRAIN_EFORMAT,
+     "'model.merges[1]'"},
+    {WORK ("'merges':['b a']") "}", TRAIN_EFORMAT, "'ba' is not in"},
+    {WORK (MERGES ",'dropout':0.1") "}", TRAIN_ENOTSUP, "model.dropout"},
+    {WORK (MERGES ",'end_of_word_suffix':'</w>'") "}", TRAIN_ENOTSUP,
+     "model.end_of_word_suffix"},
+    {WORK (MERGES ",'fuse_unk':1") "}", TRAIN_EFORMAT, "model.fuse_unk"},
+    {"{'model':{'vocab':{'a':0,'b':0},'merges':[]}}", TRAIN_EFORMAT,
+     "have one id"},
+    {"{'model':{'vocab':{'a':-1},'merges':[]}}", TRAIN_EFORMAT,
+     "'model.vocab': the id of 'a'"},
+    {"{'model':{'vocab':{'a':1000000},'merges':[]}}", TRAIN_EFORMAT,
+     "ids up to 1000000"},
+    {"{'model':{'vocab':{'a':0},'merges':[]}}", TRAIN_ENOTSUP, "would be lost"},
+    {GOOD "'truncation':{}}", TRAIN_ENOTSUP, "'truncation'"},
+    {GOOD "'normalizer':{'type':'NFKC'}}", TRAIN_ENOTSUP,
+     "'normalizer.type' is 'NFKC'"},
+    {GOOD "'normalizer':{'type':'Replace','pattern':{'Regex':' {2,}'},"
+          "'content':'x'}}",
+     TRAIN_ENOTSUP, "'normalizer.pattern.Regex' is ' {2,}'"},
+    {GOOD "'pre_tokenizer':{'type':'Sequence','pretokenizers':[{'type':"
+          "'Split','pattern':{'Regex':'\\\\d+'},'behavior':'Isolated'}]}}",
+     TRAIN_ENOTSUP, "'pre_tokenizer.pretokenizers[0].pattern.Regex' is '\\d+'"},
+    {GOOD "'pre_tokenizer':{'type':'Whitespace'}}", TRAIN_ENOTSUP,
+     "'Whitespace'"},
+    {GOOD "'decoder':{'type':'WordPiece'}}", TRAIN_ENOTSUP, "'WordPiece'"},
+    {GOOD "'post_processor':{'type':'BertProcessing'}}", TRAIN_ENOTSUP,
+     "'BertProcessing'"},
+    {GOOD "'added_tokens':[{'id':9,'content':'<x>'},{'id':1,'content':"
+          "'<y>'}]}",
+     TRAIN_EFORMAT, "'added_tokens[1].id' is 1"},
+    {GOOD "'added_tokens':[{'id':7,'content':'a'}]}", TRAIN_EFORMAT,
+     "'model.vocab' has the token as 1"},
+    {GOOD "'added_tokens':[{'id':9,'content':'x','single_word':true}]}",
+     TRAIN_ENOTSUP, "added_tokens[0].single_word"},
+    {GOOD "'post_processor':{'type':'TemplateProcessing','single':["
+          "{'SpecialToken':{'id':'<s>'}},{'Sequence':{'id':'A'}}],"
+          "'special_tokens':{'<s>':{'ids':[77]}}}}",
+     TRAIN_EFORMAT, "id 77 is no token"},
+};
+
 static void test_refused (void **state)
 {
-    static const struct wrong cases[] = {
-        {"[]", TRAIN_EFORMAT, "not a JSON object"},
-        {"{", TRAIN_EFORMAT, "line 1"},
-        {"{}", TRAIN_EFORMAT, "'model'"},
-        {"{'model':{'type':'Unigram'}}", TRAIN_ENOTSUP,
-         "'model.type' is 'Unigram'"},
-        {WORK ("'merges':['a b','a x']") "}", TRAIN_EFORMAT,
-         "'model.merges[1]': 'x' is not in"},
-        {WORK ("'merges':['ab']") "}", TRAIN_EFORMAT, "'model.merges[0]'"},
-        {WORK ("'merges':[['a','b'],['a']]") "}", TRAIN_EFORMAT,
-         "'model.merges[1]'"},
-        {WORK ("'merges':['b a']") "}", TRAIN_EFORMAT, "'ba' is not in"},
-        {WORK (MERGES ",'dropout':0.1") "}", TRAIN_ENOTSUP, "model.dropout"},
-        {WORK (MERGES ",'end_of_word_suffix':'</w>'") "}", TRAIN_ENOTSUP,
-         "model.end_of_word_suffix"},
-        {WORK (MERGES ",'fuse_unk':1") "}", TRAIN_EFORMAT, "model.fuse_unk"},
-        {"{'model':{'vocab':{'a':0,'b':0},'merges':[]}}", TRAIN_EFORMAT,
-         "have one id"},
-        {"{'model':{'vocab':{'a':-1},'merges':[]}}", TRAIN_EFORMAT,
-         "'model.vocab': the id of 'a'"},
-        {"{'model':{'vocab':{'a':1000000},'merges':[]}}", TRAIN_EFORMAT,
-         "ids up to 1000000"},
-        {"{'model':{'vocab':{'a':0},'merges':[]}}", TRAIN_ENOTSUP,
-         "would be lost"},
-        {GOOD "'truncation':{}}", TRAIN_ENOTSUP, "'truncation'"},
-        {GOOD "'normalizer':{'type':'NFKC'}}", TRAIN_ENOTSUP,
-         "'normalizer.type' is 'NFKC'"},
-        {GOOD "'normalizer':{'type':'Replace','pattern':{'Regex':' {2,}'},"
-              "'content':'x'}}",
-         TRAIN_ENOTSUP, "'normalizer.pattern.Regex' is ' {2,}'"},
-        {GOOD "'pre_tokenizer':{'type':'Sequence','pretokenizers':[{'type':"
-              "'Split','pattern':{'Regex':'\\\\d+'},'behavior':'Isolated'}]}}",
-         TRAIN_ENOTSUP,
-         "'pre_tokenizer.pretokenizers[0].pattern.Regex' is '\\d+'"},
-        {GOOD "'pre_tokenizer':{'type':'Whitespace'}}", TRAIN_ENOTSUP,
-         "'Whitespace'"},
-        {GOOD "'decoder':{'type':'WordPiece'}}", TRAIN_ENOTSUP, "'WordPiece'"},
-        {GOOD "'post_processor':{'type':'BertProcessing'}}", TRAIN_ENOTSUP,
-         "'BertProcessing'"},
-        {GOOD "'added_tokens':[{'id':9,'content':'<x>'},{'id':1,'content':"
-              "'<y>'}]}",
-         TRAIN_EFORMAT, "'added_tokens[1].id' is 1"},
-        {GOOD "'added_tokens':[{'id':7,'content':'a'}]}", TRAIN_EFORMAT,
-         "'model.vocab' has the token as 1"},
-        {GOOD "'added_tokens':[{'id':9,'content':'x','single_word':true}]}",
-         TRAIN_ENOTSUP, "added_tokens[0].single_word"},
-        {GOOD "'post_processor':{'type':'TemplateProcessing','single':["
-              "{'SpecialToken':{'id':'<s>'}},{'Sequence':{'id':'A'}}],"
-              "'special_tokens':{'<s>':{'ids':[77]}}}}",
-         TRAIN_EFORMAT, "id 77 is no token"},
-    };
     train_tokenizer_t *t = NULL;
     train_error_t err;
 
@@ -179,12 +178,12 @@ static void test_refused (void **state)
     if (try (GOOD "'x':0}", &t, &err) != TRAIN_OK)
         fail_msg ("%s", err.text);
     train_tokenizer_close (t);
-    for (size_t i = 0; i < LENGTH (cases); i++) {
+    for (size_t i = 0; i < LENGTH (refused); i++) {
         err = (train_error_t){0};
         t = NULL;
-        if (try (cases[i].text, &t, &err) != cases[i].status
-            || !strstr (err.text, cases[i].says))
-            fail_msg ("%s: %s", cases[i].text, err.text);
+        if (try (refused[i].text, &t, &err) != refused[i].status
+            || !strstr (err.text, refused[i].says))
+            fail_msg ("%s: %s", refused[i].text, err.text);
         assert_null (t);
     }
 }
