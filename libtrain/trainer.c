@@ -275,6 +275,22 @@ static train_status_t update (train_trainer_t *t, double lr, double norm,
     return trainer_updated (t, err);
 }
 
+/* Grow or shrink; where it has been at its floor for too long, say by what. */
+static train_status_t update_scale (train_trainer_t *t, bool bad,
+                                    train_error_t *err)
+{
+    train_error_t own = {0};
+    train_status_t status;
+
+    scaler_found (t->scaler, bad);
+    status = train_scaler_update (t->scaler, &own);
+    if (status == TRAIN_OK)
+        return TRAIN_OK;
+    TRY (trainer_look (t, err));
+    return err_set (err, status, "step %lld: %s; %s", (long long)t->step + 1,
+                    own.text, t->nonfinite);
+}
+
 static train_status_t count_step (train_trainer_t *t, bool bad, double norm,
                                   train_error_t *err)
 {
@@ -282,10 +298,7 @@ static train_status_t count_step (train_trainer_t *t, bool bad, double norm,
         t->skip_run = 0;
     else
         TRY (count_skip (t, norm, err));
-    if (!t->scaler)
-        return TRAIN_OK;
-    scaler_found (t->scaler, bad);
-    return train_scaler_update (t->scaler, err);
+    return t->scaler ? update_scale (t, bad, err) : TRAIN_OK;
 }
 
 static double now (void)

@@ -369,6 +369,31 @@ static void test_not_finite (void **state)
     drop (&r);
 }
 
+/* A scale that cannot help ends the run, and the value is named. */
+static void test_scale_at_floor (void **state)
+{
+    const train_scaler_options_t low = {
+        .size = sizeof (low), .init = 1, .patience = 2};
+    train_trainer_options_t o = good;
+    train_metrics_t m = {0};
+    train_error_t err = {0};
+    struct run r;
+
+    (void)state;
+    o.scaler = &low;
+    r = make (o, TRAIN_F16);
+    *(float *)train_trainer_weights (r.trainer)->data = INFINITY;
+    *(uint16_t *)train_decoder_weights (r.decoder)->data = 0x7c00;
+    assert_int_equal (train_trainer_step (r.trainer, false, &m, &err), 0);
+    assert_true (m.skipped);
+    assert_int_equal (train_trainer_step (r.trainer, false, &m, &err),
+                      TRAIN_ENONFINITE);
+    assert_non_null (strstr (err.text, "scale at its floor of 1"));
+    assert_non_null (strstr (err.text, "Inf in the weight "
+                                       "model.embed_tokens.weight at [0, 0]"));
+    drop (&r);
+}
+
 #define ON_DEVICE(test)                                                        \
     cmocka_unit_test_setup_teardown (test, use_device, use_engine)
 
@@ -380,6 +405,9 @@ int main (void)
         {"test_go_on, engine", test_go_on, use_engine, NULL, NULL},
         ON_DEVICE (test_scale_shrinks),
         {"test_scale_shrinks, engine", test_scale_shrinks, use_engine, NULL,
+         NULL},
+        ON_DEVICE (test_scale_at_floor),
+        {"test_scale_at_floor, engine", test_scale_at_floor, use_engine, NULL,
          NULL},
         ON_DEVICE (test_scale_is_undone),
         {"test_scale_is_undone, engine", test_scale_is_undone, use_engine, NULL,
