@@ -60,6 +60,18 @@ step=$(wc -l <"$tmp/s.m")
 ok "they go on" ranks "0 0 0 0" 4 2 "$i" run.steps=$((step + 2)) "checkpoint.dir=$tmp/s" "log.file=$tmp/s.m"
 ok "from there" grep -q "^resumed at step $step from" "$tmp/out.0"
 
+# The same by SIGUSR1, to two ranks of which each has a part of the model.
+rm -f "$tmp"/out.*
+start_ranks 2 1 "$i" run.steps=100000 shard.strategy=full "checkpoint.dir=$tmp/u" "log.file=$tmp/u.m"
+for ((n = 0; n < 6000; n++)); do
+    [ -f "$tmp/u.m" ] && [ "$(wc -l <"$tmp/u.m")" -ge 5 ] && break
+    sleep 0.01
+done
+kill -USR1 "${pids[1]}"
+wait_ranks
+ok "SIGUSR1 to rank 1 ends both with 75" test "$statuses" = "75 75"
+ok "and a checkpoint of that step" test -d "$tmp/u/step-$(printf %08d "$(wc -l <"$tmp/u.m")")"
+
 # What one rank alone cannot do, the others learn.
 mixed ()
 {
