@@ -93,7 +93,7 @@ for param in fp32 bf16 fp16; do
     ok "$param: says where" grep -Eq '^resumed at step [1-9][0-9]* from ' "$tmp/out"
     ok "$param: nothing is another than it was" bash -c '! grep -q "^rv-train: " "$0"' "$tmp/out"
     ok "$param: same bits" same_run "$a" "$b"
-    ok "$param: the checkpoint is whole" run ckpt "$a/ck"
+    ok "$param: the checkpoint is whole" run ckpt verify "$a/ck"
 done
 run "$tmp/g.ini" run.device=cpu run.steps=10 "${short[@]}" "log.file=$tmp/cpu"
 run "$tmp/g.ini" run.steps=10 "${short[@]}" "log.file=$tmp/gpu"
