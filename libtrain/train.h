@@ -14,6 +14,7 @@
 #include <train/share.h>
 #include <train/shard.h>
 #include <train/decoder.h>
+#include <train/grpo.h>
 #include <train/hf.h>
 #include <train/generate.h>
 #include <train/scaler.h>
