@@ -77,7 +77,7 @@ static void sumsq (struct gpu_step *s, double *ret, const float *x, size_t n)
         return;
     }
 #endif
-    kern_sumsq_f32_host (ret, x, n, NULL);
+    kern_sumsq_f32_host (ret, x, n, s->decoder->stream);
 }
 
 static void judge (struct gpu_step *s, double clip, double inv_scale)

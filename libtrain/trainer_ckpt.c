@@ -4,6 +4,8 @@
  *
  * Every rank gets its status by an all-reduce before anything that follows
  * from it. */
+#include "config.h"
+
 #include "trainer.h"
 
 #include <stdio.h>
@@ -218,7 +220,7 @@ static train_status_t take_note (train_trainer_t *t, const char *path,
 {
     struct ckpt_run run = run_of (t);
     bool damaged = passed->code != TRAIN_OK;
-    char differs[512] = "", line[1024];
+    char differs[512] = "";
     train_ckpt_t *ckpt = NULL;
     train_status_t status;
 
@@ -231,14 +233,15 @@ static train_status_t take_note (train_trainer_t *t, const char *path,
     t->note = NULL;
     if (!*differs && !damaged)
         return TRAIN_OK;
-    snprintf (line, sizeof (line), "%s%s%s%s%s", path,
-              damaged ? " taken, for a newer one is damaged: " : "",
-              damaged ? passed->text : "",
-              !*differs ? ""
-              : damaged ? "; "
-                        : ": ",
-              differs);
-    t->note = strdup (line);
+    if (asprintf (&t->note, "%s%s%s%s%s", path,
+                  damaged ? " taken, for a newer one is damaged: " : "",
+                  damaged ? passed->text : "",
+                  !*differs ? ""
+                  : damaged ? "; "
+                            : ": ",
+                  differs)
+        < 0)
+        t->note = NULL;
     return t->note ? TRAIN_OK
                    : err_set (err, TRAIN_ENOMEM, "no memory for a line");
 }
