@@ -112,7 +112,8 @@ void kern_grpo_f32_cuda (struct kern_grpo_row *rows, float *grad,
                          const float *sampled, const float *adv,
                          const uint8_t *mask, size_t B, size_t T, void *stream)
 {
-    struct grpo_args a = {rows, grad, *o, logp, old, ref, sampled, adv, mask, T};
+    struct grpo_args a = {rows, grad,    *o,  logp, old,
+                          ref,  sampled, adv, mask, T};
 
     if (B > 0)
         rows_of<<<(unsigned)B, THREADS, 0, (cudaStream_t)stream>>> (a);
