@@ -409,8 +409,10 @@ static void test_memory (void **state)
         train_metrics_t m;
         struct run r;
 
-        if (before == 0)
-            skip ();
+        if (before == 0) { /* cmocka 1.1.7 shows skip () as a failure */
+            print_message ("another malloc, which does not count\n");
+            return;
+        }
         o.batch = 20;
         o.micro_batch = 12;
         open_parts (&r, types[k], 256, &text);
