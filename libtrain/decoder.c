@@ -145,6 +145,7 @@ static void close_device (train_decoder_t *m)
 {
     if (m->stream)
         (void)m->ops->sync (m->stream, NULL);
+    decoder_replay_forget (m);
     m->work->destroy (m);
     for (size_t i = 0; i < 2; i++) {
         if (m->ids[i].pinned)
@@ -285,7 +286,7 @@ train_status_t decoder_step_add (train_decoder_t *m, const int32_t *tokens,
     train_status_t status = take_batch (m, tokens, targets, B, T, ret_n, err);
 
     if (status == TRAIN_OK)
-        status = decoder_step (m, scale, err);
+        status = decoder_replay_step (m, scale, err);
     m->ops->leave (before);
     return status;
 }

@@ -177,7 +177,14 @@ struct train_decoder {
         void *event; /* its copy has been made */
         bool used;
     } ids[2];
-    int turn;           /* which of them is next */
+    int turn; /* which of them is next */
+    struct decoder_replay {
+        bool on;
+        void *graph; /* NULL: not recorded yet */
+        void *acts;  /* of the pass before, as all below; NULL: none */
+        int B, T;
+        double scale;
+    } replay;
     double *sum, *read; /* loss, summed over passes; on [device]; pinned */
 };
 
@@ -220,6 +227,18 @@ train_status_t decoder_step_add (train_decoder_t *decoder,
                                  const int32_t *tokens, const int32_t *targets,
                                  int B, int T, double scale, int64_t *ret_n,
                                  train_error_t *err);
+/* decoder_set_replay - passes of decoder_step_add that are like the one before
+ * (shape, scale, units where they were, no hooks) become launches of one CUDA
+ * graph. All else that a pass takes from the host, but for ids, must stay while
+ * this is on. Off at first. TRAIN_ENOTSUP: not of a GPU.
+ * decoder_replay_step - decoder_step, or the graph of it.
+ * decoder_replay_forget - what was recorded is not so any more. */
+train_status_t decoder_set_replay (train_decoder_t *decoder, bool on,
+                                   train_error_t *err);
+train_status_t decoder_replay_step (train_decoder_t *decoder, double scale,
+                                    train_error_t *err);
+void decoder_replay_forget (train_decoder_t *decoder);
+
 train_status_t decoder_loss_read (train_decoder_t *decoder,
                                   double *ret_loss_sum, train_error_t *err);
 

@@ -24,6 +24,7 @@ void decoder_set_unit (train_decoder_t *m, size_t unit, void *weights,
 {
     size_t first = m->units[unit].first;
 
+    decoder_replay_forget (m);
     m->places[unit] = (struct decoder_place){
         weights ? weights : in_arena (&m->weights, first, m->kern->elem_size),
         grads ? grads : in_arena (&m->grads, first, m->kern->real_size),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * train_bench.c - a training step of one GPU: train_bench PRESET BATCH SEQ
- * STEPS [WORD...], words: det, cheap, blocks, f32; models are those of
- * PyTorch's twin, a Llama shape of 50304 words */
+ * train_bench.c - a training step of one GPU: train_bench PRESET BATCH SEQ STEPS
+ * [WORD...], words: det, cheap, blocks, f32, graph; models are those of PyTorch's
+ * twin, a Llama shape of 50304 words */
 #include "config.h"
 
 #include <stdio.h>
@@ -109,6 +109,7 @@ struct bench {
     struct gpu_step_report last;
     int B, T, steps;
     int32_t *tokens, *targets;
+    bool graph;
     double *ms, draw_ms, first; /* first: mean loss of step 0 */
     float zero, pass, update; /* GPU's milliseconds of the last step's parts */
     cudaEvent_t at[4];
@@ -122,6 +123,7 @@ static void options (struct bench *b, int argc, char **argv)
     b->steps = number (argv[4]);
     for (int i = 5; i < argc; i++) {
         b->config.deterministic |= strcmp (argv[i], "det") == 0;
+        b->graph |= strcmp (argv[i], "graph") == 0;
         if (strcmp (argv[i], "cheap") == 0)
             b->config.recompute = TRAIN_RECOMPUTE_CHEAP;
         if (strcmp (argv[i], "blocks") == 0)
@@ -141,6 +143,8 @@ static void make (struct bench *b)
     t = now ();
     need (train_decoder_draw (b->m, 1, &err), &err);
     b->draw_ms = now () - t;
+    if (b->graph)
+        need (decoder_set_replay (b->m, true, &err), &err);
     b->adamw = adamw_of (b->m);
     need (gpu_step_create (b->m, b->adamw, &b->step, &err), &err);
     b->tokens = malloc (n * sizeof (*b->tokens));
@@ -198,11 +202,12 @@ static void print (struct bench *b, const char *preset)
 
     printf ("{\"op\": \"train\", \"who\": \"libtrain\", \"preset\": \"%s\", "
             "\"params\": %zu, \"batch\": %d, \"seq\": %d, \"dtype\": \"%s\", "
-            "\"deterministic\": %d, \"recompute\": %d, \"ms\": %.2f, "
+            "\"deterministic\": %d, \"graph\": %d, \"recompute\": %d, \"ms\": "
+            "%.2f, "
             "\"tok_s\": %.0f, \"gib\": %.2f, \"acts_gib\": %.2f, ",
             preset, train_decoder_numel (b->m), b->B, b->T,
             train_dtype_name (b->config.dtype), b->config.deterministic,
-            (int)b->config.recompute, ms, tokens / ms * 1e3,
+            b->graph, (int)b->config.recompute, ms, tokens / ms * 1e3,
             (double)b->bytes / (1 << 30), (double)b->m->acts_bytes / (1 << 30));
     printf ("\"zero_ms\": %.2f, \"pass_ms\": %.2f, \"update_ms\": %.2f, "
             "\"draw_ms\": %.0f, \"first_loss\": %.3f, \"loss\": %.3f, "

@@ -260,6 +260,48 @@ static void same_bits (train_dtype_t dtype, bool more)
     end (&two);
 }
 
+/* Four passes of one scale, of another, of the first: nothing is replayed that
+ * was recorded for another. */
+static void replayed (train_dtype_t dtype)
+{
+    train_decoder_config_t c = config (dtype, true, true);
+    train_decoder_t *m[2] = {make (&c), make (&c)};
+    train_error_t err = {0};
+    double loss[2] = {0};
+    char text[128];
+    void *g[2];
+    bool launched;
+    int64_t n;
+
+    need (decoder_set_replay (m[1], true, &err), &err);
+    for (int i = 0; i < 12; i++) {
+        double scale = i / 4 == 1 ? 0.5 : 1;
+
+        for (int k = 0; k < 2; k++) {
+            tokens[0] = i;
+            need (
+                decoder_step_add (m[k], tokens, targets, B, T, scale, &n, &err),
+                &err);
+        }
+    }
+    launched = m[1]->replay.graph && !m[0]->replay.graph;
+    for (int k = 0; k < 2; k++) {
+        need (decoder_loss_read (m[k], &loss[k], &err), &err);
+        g[k] = bring (m[k], &m[k]->grads.t);
+    }
+    snprintf (text, sizeof (text), "%s: passes of a graph are the same",
+              train_dtype_name (dtype));
+    tap_ok (
+        launched && loss[0] == loss[1]
+            && memcmp (g[0], g[1], (size_t)train_tensor_bytes (&m[0]->grads.t))
+                   == 0,
+        text);
+    for (int k = 0; k < 2; k++) {
+        free (g[k]);
+        train_decoder_destroy (m[k]);
+    }
+}
+
 int main (void)
 {
     train_error_t err = {0};
@@ -281,6 +323,8 @@ int main (void)
     same_bits (TRAIN_F32, false);
     same_bits (TRAIN_BF16, false);
     same_bits (TRAIN_BF16, true);
+    replayed (TRAIN_F32);
+    replayed (TRAIN_BF16);
     return tap_end ();
 }
 

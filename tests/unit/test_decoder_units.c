@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_decoder_units.c - units of a decoder: ranges, hooks in their order, and
- * a bare decoder whose weights are there only while a unit is used */
+ * test_decoder_units.c - units of a decoder: ranges, hooks in their order, a
+ * bare decoder whose weights are there only while a unit is used, and when a
+ * pass is recorded and replayed */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -231,13 +232,90 @@ static void test_init (void **state)
     train_decoder_destroy (whole);
 }
 
+/* A GPU's graphs in name alone: what is recorded is done at once. */
+static struct {
+    int begun, launched, destroyed;
+} graphs;
+
+static train_status_t begin (void *stream, int device, train_error_t *err)
+{
+    (void)stream, (void)device, (void)err;
+    graphs.begun++;
+    return TRAIN_OK;
+}
+
+static train_status_t end (void *stream, int device, void **ret,
+                           train_error_t *err)
+{
+    (void)stream, (void)device, (void)err;
+    *ret = &graphs;
+    return TRAIN_OK;
+}
+
+static train_status_t launch (void *graph, void *stream, int device,
+                              train_error_t *err)
+{
+    (void)stream, (void)device, (void)err;
+    graphs.launched += graph == &graphs;
+    return TRAIN_OK;
+}
+
+static void destroy (void *graph)
+{
+    graphs.destroyed += graph == &graphs;
+}
+
+static const struct backend_graph counted = {
+    .begin = begin, .end = end, .launch = launch, .destroy = destroy};
+
+static void pass (train_decoder_t *m, int T, double scale, int begun,
+                  int launched, int destroyed)
+{
+    int64_t n;
+
+    assert_int_equal (
+        decoder_step_add (m, tokens, targets, 1, T, scale, &n, NULL), TRAIN_OK);
+    assert_int_equal (graphs.begun, begun);
+    assert_int_equal (graphs.launched, launched);
+    assert_int_equal (graphs.destroyed, destroyed);
+}
+
+static void test_replay (void **state)
+{
+    train_decoder_config_t c = config (TRAIN_F32, true);
+    train_decoder_t *m = make (&c);
+    struct backend_ops ops = *m->ops;
+    train_error_t err = {0};
+
+    (void)state;
+    assert_int_equal (decoder_set_replay (m, true, &err), TRAIN_ENOTSUP);
+    assert_non_null (strstr (err.text, "need a GPU"));
+    ops.graph = &counted;
+    m->ops = &ops;
+    pass (m, 4, 1, 0, 0, 0); /* off */
+    pass (m, 4, 1, 0, 0, 0);
+    assert_int_equal (decoder_set_replay (m, true, NULL), TRAIN_OK);
+    pass (m, 4, 1, 0, 0, 0);
+    pass (m, 4, 1, 1, 1, 0);
+    pass (m, 4, 1, 1, 2, 0);
+    pass (m, 4, 0.5, 1, 2, 1); /* another scale, another shape, a unit moved */
+    pass (m, 4, 0.5, 2, 3, 1);
+    pass (m, 3, 0.5, 2, 3, 2);
+    pass (m, 3, 0.5, 3, 4, 2);
+    decoder_set_unit (m, 1, NULL, NULL);
+    assert_int_equal (graphs.destroyed, 3);
+    pass (m, 3, 0.5, 3, 4, 3);
+    pass (m, 3, 0.5, 4, 5, 3);
+    train_decoder_destroy (m);
+    assert_int_equal (graphs.destroyed, 4);
+}
+
 int main (void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test (test_ranges),
-        cmocka_unit_test (test_order),
-        cmocka_unit_test (test_bare),
-        cmocka_unit_test (test_init),
+        cmocka_unit_test (test_ranges), cmocka_unit_test (test_order),
+        cmocka_unit_test (test_bare),   cmocka_unit_test (test_init),
+        cmocka_unit_test (test_replay),
     };
 
     return cmocka_run_group_tests (tests, NULL, NULL);
