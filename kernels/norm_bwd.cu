@@ -87,6 +87,84 @@ static __device__ void give (float *parts, size_t C,
         parts[c] = sums[c];
 }
 
+/* What a team works on in one turn. */
+template <typename L> struct turn {
+    size_t from, line; /* in dx and dy, in x */
+    const typename L::elem *w;
+    bool valid, second;
+};
+
+/* Line [i] of the block's [lines]. */
+template <typename L, int WEIGHTS>
+static __device__ struct turn<L> turn_of (
+    const struct back_args<typename L::type> &a, size_t i, size_t lines) {
+    size_t head = 0, n;
+    struct turn<L> t;
+
+    n = blockIdx.x
+        + (WEIGHTS > 1 ? divided (i, a.at.heads, &head) : i) * gridDim.x;
+    t.valid = i < lines;
+    t.second = WEIGHTS > 1 && head >= a.at.first;
+    t.from = n * a.at.ld + head * a.at.C;
+    t.line = n * a.at.heads + head;
+    t.w = t.second ? a.w[1] : a.w[0];
+    return t;
+}
+
+template <typename L, int TEAM, int K>
+static __device__ void fetch (struct vec<L> v[K],
+                              const struct back_args<typename L::type> &a,
+                              const struct turn<L> &t)
+{
+#pragma unroll
+    for (int k = 0; k < K; k++) {
+        size_t c = (threadIdx.x % TEAM + k * TEAM) * L::W;
+
+        if (t.valid && c < a.at.C) {
+            v[k].x = L::load (a.x + t.line * a.at.C + c);
+            v[k].dy = L::load (a.dy + t.from + c);
+        }
+    }
+}
+
+template <typename L, int TEAM, int K>
+static __device__ float products (const struct vec<L> v[K], size_t C,
+                                  const struct turn<L> &t)
+{
+    float dot = 0;
+
+#pragma unroll
+    for (int k = 0; k < K; k++) {
+        size_t c = (threadIdx.x % TEAM + k * TEAM) * L::W;
+
+        if (t.valid && c < C)
+            dot += product<L> (&v[k], t.w + c);
+    }
+    return dot;
+}
+
+template <typename L, int WEIGHTS, int TEAM, int K>
+static __device__ void slopes (float dw[WEIGHTS][K][L::W],
+                               const struct vec<L> v[K],
+                               const struct back_args<typename L::type> &a,
+                               const struct turn<L> &t, float r, float dot)
+{
+#pragma unroll
+    for (int k = 0; k < K; k++) {
+        size_t c = (threadIdx.x % TEAM + k * TEAM) * L::W;
+
+        if (!t.valid || c >= a.at.C)
+            continue;
+        if (t.second)
+            slope<L> (a.dx + t.from + c, NULL, &v[k], t.w + c, r, dot,
+                      dw[WEIGHTS - 1][k]);
+        else
+            slope<L> (a.dx + t.from + c,
+                      WEIGHTS == 1 && a.skip ? a.skip + t.from + c : NULL,
+                      &v[k], t.w + c, r, dot, dw[0][k]);
+    }
+}
+
 /* The block's lines are (row, head), [heads] a row; every team makes as many
  * turns. WEIGHTS 2: of queries and keys. */
 template <typename L, int WEIGHTS, int TEAM, int K>
@@ -96,54 +174,19 @@ static __global__ void __launch_bounds__ (THREADS, K *WEIGHTS < 4 ? 4 : 2)
     const size_t P = gridDim.x, p = blockIdx.x, C = a.at.C;
     const size_t lines = (a.at.N - p + P - 1) / P * a.at.heads;
     const size_t teams = THREADS / TEAM, turns = (lines + teams - 1) / teams;
-    const size_t lane = threadIdx.x % TEAM;
     float dw[WEIGHTS][K][L::W] = {};
 
-    for (size_t turn = 0; turn < turns; turn++) {
-        size_t i = turn * teams + threadIdx.x / TEAM, head = 0, n, from, line;
-        const typename L::elem *w;
+    for (size_t i = 0; i < turns; i++) {
+        const struct turn<L> t =
+            turn_of<L, WEIGHTS> (a, i * teams + threadIdx.x / TEAM, lines);
         struct vec<L> v[K];
-        float dot = 0, r = 0;
-        bool valid = i < lines, second;
+        float r, dot;
 
-        n = p + (WEIGHTS > 1 ? divided (i, a.at.heads, &head) : i) * P;
-        second = WEIGHTS > 1 && head >= a.at.first;
-        from = n * a.at.ld + head * C;
-        line = n * a.at.heads + head;
-        w = second ? a.w[1] : a.w[0];
-#pragma unroll
-        for (int k = 0; k < K; k++) {
-            size_t c = (lane + k * TEAM) * L::W;
-
-            if (valid && c < C) {
-                v[k].x = L::load (a.x + line * C + c);
-                v[k].dy = L::load (a.dy + from + c);
-            }
-        }
-        if (valid)
-            r = a.rstd[line];
-#pragma unroll
-        for (int k = 0; k < K; k++) {
-            size_t c = (lane + k * TEAM) * L::W;
-
-            if (valid && c < C)
-                dot += product<L> (&v[k], w + c);
-        }
-        dot = team_sum<TEAM> (dot, (int)turn) * r * r * r / (float)C;
-#pragma unroll
-        for (int k = 0; k < K; k++) {
-            size_t c = (lane + k * TEAM) * L::W;
-
-            if (!valid || c >= C)
-                continue;
-            if (second)
-                slope<L> (a.dx + from + c, NULL, &v[k], w + c, r, dot,
-                          dw[WEIGHTS - 1][k]);
-            else
-                slope<L> (a.dx + from + c,
-                          WEIGHTS == 1 && a.skip ? a.skip + from + c : NULL,
-                          &v[k], w + c, r, dot, dw[0][k]);
-        }
+        fetch<L, TEAM, K> (v, a, t);
+        r = t.valid ? a.rstd[t.line] : 0;
+        dot = products<L, TEAM, K> (v, C, t);
+        dot = team_sum<TEAM> (dot, (int)i) * r * r * r / (float)C;
+        slopes<L, WEIGHTS, TEAM, K> (dw, v, a, t, r, dot);
     }
     give<L, WEIGHTS, TEAM, K> (a.parts + p * WEIGHTS * C, C, dw);
 }
