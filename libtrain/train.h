@@ -15,6 +15,7 @@
 #include <train/shard.h>
 #include <train/decoder.h>
 #include <train/grpo.h>
+#include <train/reference.h>
 #include <train/hf.h>
 #include <train/generate.h>
 #include <train/scaler.h>

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * reference.h - the kinds of train_reference_t. Inside libtrain only. */
+#ifndef TRAIN_REFERENCE_INTERNAL_H
+#define TRAIN_REFERENCE_INTERNAL_H
+
+#include <train/reference.h>
+
+/* What a kind does. */
+struct reference_ops {
+    const char *name; /* stands in errors */
+    /* logps (required) - of checked arguments; ids behind a text are 0,
+     * prompt_len is not NULL. All of ret (B,T) may be written: places that were
+     * not asked for become 0 afterwards. */
+    train_status_t (*logps) (void *self, const int32_t *ids,
+                             const int32_t *prompt_len,
+                             const int32_t *total_len, int B, int T,
+                             double temperature, float *ret,
+                             train_error_t *err);
+    /* close (required) - frees [self]. */
+    void (*close) (void *self);
+};
+
+/* reference_new - [self] becomes the reference's, also after a failure, when it
+ * is closed.
+ *   vocab   ids are below it; 0: not known */
+train_status_t reference_new (const struct reference_ops *ops, void *self,
+                              int vocab, train_reference_t **ret_reference,
+                              train_error_t *err);
+
+#endif
