@@ -81,10 +81,13 @@ static void count_sent (const struct host *host, struct peer *peer, size_t n)
     peer->sent = n;
 }
 
-static bool send_some (const struct host *host, struct peer *peer)
+/* Whether something went; [ret_heard]: does it take what it is sent? */
+static bool send_some (const struct host *host, struct peer *peer,
+                       bool *ret_heard)
 {
     bool moved = false;
 
+    *ret_heard = true;
     while (peer->fd >= 0 && peer->head != peer->tail) {
         const struct out_frame *f = &peer->queue[peer->head % host->queue_max];
         bool here = f->head.type == FRAME_HERE;
@@ -97,8 +100,7 @@ static bool send_some (const struct host *host, struct peer *peer)
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0) {
-            if (errno != EAGAIN)
-                lose (peer);
+            *ret_heard = errno == EAGAIN;
             break;
         }
         count_sent (host, peer, (size_t)n);
@@ -177,6 +179,17 @@ static int receive_once (struct host *host, int node, struct peer *peer)
     return 1;
 }
 
+static void say_wrong (struct host *host, int node)
+{
+    train_error_t err;
+
+    err_set (&err, TRAIN_EFORMAT,
+             "group '%s': rank %d sent something that is not understood",
+             host->name, host->leader_of[node]);
+    seg_fail (&host->seg, host->run.call.seq, err.code, err.text);
+    lose (&host->peers[node]);
+}
+
 static bool receive_some (struct host *host, int node)
 {
     struct peer *peer = &host->peers[node];
@@ -187,16 +200,24 @@ static bool receive_some (struct host *host, int node)
         rc = receive_once (host, node, peer);
         moved |= rc > 0 && peer->in.type != FRAME_HERE;
     }
-    if (rc < 0) {
-        train_error_t err;
-
-        err_set (&err, TRAIN_EFORMAT,
-                 "group '%s': rank %d sent something that is not understood",
-                 host->name, host->leader_of[node]);
-        seg_fail (&host->seg, host->run.call.seq, err.code, err.text);
-        lose (peer);
-    }
+    if (rc < 0)
+        say_wrong (host, node);
     return moved;
+}
+
+/* A leader that takes nothing any more has gone; what it said before, maybe
+ * that it leaves, lies here still. */
+static void hear_out (struct host *host, int node)
+{
+    struct peer *peer = &host->peers[node];
+    int rc = 1;
+
+    while (peer->fd >= 0 && rc > 0)
+        rc = receive_once (host, node, peer);
+    if (rc < 0)
+        say_wrong (host, node);
+    else if (peer->fd >= 0)
+        lose (peer);
 }
 
 bool net_move (struct host *host)
@@ -204,10 +225,15 @@ bool net_move (struct host *host)
     bool moved = false;
 
     for (int n = 0; n < host->nodes; n++) {
+        bool heard;
+
         if (host->peers[n].fd < 0)
             continue;
-        moved |= send_some (host, &host->peers[n]);
-        moved |= receive_some (host, n);
+        moved |= send_some (host, &host->peers[n], &heard);
+        if (heard)
+            moved |= receive_some (host, n);
+        else
+            hear_out (host, n);
     }
     return moved;
 }
@@ -273,8 +299,11 @@ static void flush (struct host *host)
 
         for (int n = 0; n < host->nodes; n++) {
             struct peer *peer = &host->peers[n];
+            bool heard;
 
-            send_some (host, peer);
+            send_some (host, peer, &heard);
+            if (!heard)
+                lose (peer);
             waits |= peer->fd >= 0 && peer->head != peer->tail;
             host->polls[n] = (struct pollfd){
                 peer->head != peer->tail ? peer->fd : -1, POLLOUT, 0};
@@ -325,17 +354,19 @@ void net_tell_failure (struct host *host)
 
 /* Take what still comes: closing a connection with bytes that nobody has read
  * also takes back those that the other side has not (RFC 2525, 2.17), here the
- * failure. Who is told closes soon. */
-static void linger (struct host *host)
+ * failure or the goodbye. Who is told of a failure closes soon, others go on:
+ * nothing is waited for then. */
+static void linger (struct host *host, int wait_ms)
 {
-    int64_t until_ms = clock_ms () + LINGER_MS;
+    int64_t until_ms = clock_ms () + wait_ms;
     char drain[4096];
+    int open;
 
     for (int n = 0; n < host->nodes; n++) {
         if (host->peers[n].fd >= 0)
             shutdown (host->peers[n].fd, SHUT_WR);
     }
-    for (int open = 1; open > 0 && clock_left (until_ms, 1) > 0;) {
+    do {
         open = 0;
         for (int n = 0; n < host->nodes; n++) {
             struct peer *peer = &host->peers[n];
@@ -348,9 +379,9 @@ static void linger (struct host *host)
             open += peer->fd >= 0;
             host->polls[n] = (struct pollfd){peer->fd, POLLIN, 0};
         }
-        if (open > 0)
+        if (open > 0 && clock_left (until_ms, 1) > 0)
             poll (host->polls, (nfds_t)host->nodes, clock_left (until_ms, 50));
-    }
+    } while (open > 0 && clock_left (until_ms, 1) > 0);
 }
 
 void net_fini (struct host *host, uint64_t done_seq)
@@ -367,8 +398,8 @@ void net_fini (struct host *host, uint64_t done_seq)
         net_put (&host->peers[n], host, f, NULL);
     if (host->polls && host->seg.head)
         flush (host);
-    if (failed && host->polls)
-        linger (host);
+    if (host->polls && host->seg.head)
+        linger (host, failed ? LINGER_MS : 0);
     for (int n = 0; n < host->nodes; n++) {
         sock_close (&host->peers[n].fd);
         free (host->peers[n].queue);
