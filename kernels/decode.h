@@ -45,16 +45,28 @@ KERN_DECLARE (KERN_KEEP_FWD);
         size_t G, size_t D, double scale, void *scratch, void *stream)
 KERN_DECLARE (KERN_DECODE_FWD);
 
+/* share_fwd - texts that begin alike: rows 0..n[i]-1 of slot from[i] are copied to
+ * slot to[i], for P pairs, in every layer. No slot is both.
+ *   k, v   (L,S,G,T,D) */
+#define KERN_SHARE_FWD(suffix, elem, real)                                     \
+    void kern_share_fwd_##suffix (elem *k, elem *v, const int32_t *from,       \
+                                  const int32_t *to, const int32_t *n,         \
+                                  size_t P, size_t L, size_t S, size_t G,      \
+                                  size_t T, size_t D, void *stream)
+KERN_DECLARE (KERN_SHARE_FWD);
+
 /* draw - the token behind each row, by its logits.
  *   ids      (N) written: -1 where a logit is NaN or infinite; what stands in
  *            rows that are left out stays
+ *   logp     (N) written likewise: the logarithm of the token's chance; at heat
+ *            0 of its chance at heat 1; NULL: not wanted
  *   logits   (N,V)
  *   text     (N) number of the text, for draw_chance
  *   at       (N)
  *   heat     0: the likeliest, of equals the lowest id; above: id with the
  *            chance exp (z / heat) over the sum, by draw_chance of at[i] + 1 */
 #define KERN_DRAW(suffix, elem, real)                                          \
-    void kern_draw_##suffix (int32_t *ids, const elem *logits,                 \
+    void kern_draw_##suffix (int32_t *ids, float *logp, const elem *logits,    \
                              const int32_t *text, const int32_t *at, size_t N, \
                              size_t V, double heat, uint64_t seed,             \
                              void *stream)

@@ -70,6 +70,41 @@ static void keep_run (typename E::elem *k, typename E::elem *v,
             k, v, qkv, cosine, sine, slot, at, N, T, H, G, half);
 }
 
+/* Block (i, j, 0 or 1) copies the kept rows of one head and layer, its keys or
+ * values; [width] is D in vectors. */
+template <typename L>
+static __global__ void __launch_bounds__ (THREADS)
+    share (typename L::elem *k, typename L::elem *v, const int32_t *from,
+           const int32_t *to, const int32_t *n, size_t S, size_t G, size_t T,
+           size_t width)
+{
+    typename L::elem *x = blockIdx.z ? v : k;
+    size_t i = blockIdx.x, l = blockIdx.y / G, g = blockIdx.y % G;
+    size_t a = ((l * S + (size_t)from[i]) * G + g) * T * width;
+    size_t b = ((l * S + (size_t)to[i]) * G + g) * T * width;
+
+    for (size_t j = threadIdx.x; j < (size_t)n[i] * width; j += THREADS)
+        L::store (x + (b + j) * L::W, L::load (x + (a + j) * L::W));
+}
+
+template <typename E>
+static void share_run (typename E::elem *k, typename E::elem *v,
+                       const int32_t *from, const int32_t *to, const int32_t *n,
+                       size_t P, size_t L, size_t S, size_t G, size_t T,
+                       size_t D, void *stream)
+{
+    dim3 grid ((unsigned)P, (unsigned)(L * G), 2);
+
+    if (P == 0)
+        return;
+    if (fit (k, v) && D % E::PER == 0)
+        share<wide<E>><<<grid, THREADS, 0, (cudaStream_t)stream>>> (
+            k, v, from, to, n, S, G, T, D / E::PER);
+    else
+        share<single<E>><<<grid, THREADS, 0, (cudaStream_t)stream>>> (
+            k, v, from, to, n, S, G, T, D);
+}
+
 /* What some keys make of one head: greatest score, sum of powers, weighted
  * values of this lane. Scores are times log2 (e). */
 template <int E> struct part {
@@ -285,6 +320,13 @@ static void decode_run (typename T::elem *y, const typename T::elem *qkv,
 }
 
 #define MAKE(d)                                                                \
+    void kern_share_fwd_##d##_cuda (                                           \
+        LAYERS_ELEM (d) * k, LAYERS_ELEM (d) * v, const int32_t *from,         \
+        const int32_t *to, const int32_t *n, size_t P, size_t L, size_t S,     \
+        size_t G, size_t T, size_t D, void *stream)                            \
+    {                                                                          \
+        share_run<as_##d> (k, v, from, to, n, P, L, S, G, T, D, stream);       \
+    }                                                                          \
     void kern_keep_fwd_##d##_cuda (LAYERS_ELEM (d) * k, LAYERS_ELEM (d) * v,   \
                                    LAYERS_ELEM (d) * qkv, const float *cosine, \
                                    const float *sine, const int32_t *slot,     \

@@ -84,8 +84,9 @@ static __device__ int walk (const typename T::elem *z, int first, int end,
 
 template <typename T>
 static __global__ void __launch_bounds__ (BLOCK)
-    draw (int32_t *ids, const typename T::elem *logits, const int32_t *text,
-          const int32_t *at, int V, float heat, uint64_t seed)
+    draw (int32_t *ids, float *logp, const typename T::elem *logits,
+          const int32_t *text, const int32_t *at, int V, float heat,
+          uint64_t seed)
 {
     __shared__ double sums[WARPS];
     size_t n = blockIdx.x;
@@ -93,26 +94,31 @@ static __global__ void __launch_bounds__ (BLOCK)
     int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     int each = ((V + WARPS - 1) / WARPS + 31) / 32 * 32, w = 0;
     int first = min (V, warp * each), end = min (V, first + each);
-    double sum = 0, u = 0;
+    float rate = heat == 0 ? 1 : heat;
+    double sum = 0, all = 0, u;
     best a;
 
     if (at[n] < 0)
         return;
     a = find_best<T> (z, V);
-    if (a.id < 0 || heat == 0) {
-        if (threadIdx.x == 0)
-            ids[n] = a.id;
+    if (threadIdx.x == 0 && (a.id < 0 || heat == 0))
+        ids[n] = a.id;
+    if (a.id < 0 || (heat == 0 && !logp))
         return;
-    }
     for (int v = first + lane; v < end; v += 32)
-        sum += (double)expf ((T::get (z[v]) - a.z) / heat);
+        sum += (double)expf ((T::get (z[v]) - a.z) / rate);
     sum = sum_warp (sum);
     if (lane == 0)
         sums[warp] = sum;
     __syncthreads ();
     for (int i = 0; i < WARPS; i++)
-        u += sums[i];
-    u *= draw_chance (seed, (uint32_t)text[n], (uint32_t)at[n] + 1);
+        all += sums[i];
+    if (heat == 0) {
+        if (threadIdx.x == 0)
+            logp[n] = (float)-log (all);
+        return;
+    }
+    u = all * draw_chance (seed, (uint32_t)text[n], (uint32_t)at[n] + 1);
     /* the last range with ids takes what rounding leaves */
     while ((w + 1) * each < V && u >= sums[w])
         u -= sums[w++];
@@ -121,18 +127,21 @@ static __global__ void __launch_bounds__ (BLOCK)
 
         if (lane == 0)
             ids[n] = id;
+        if (lane == 0 && logp)
+            logp[n] =
+                (float)((double)(T::get (z[id]) - a.z) / heat - log (all));
     }
 }
 
 #define MAKE(d)                                                                \
-    void kern_draw_##d##_cuda (int32_t *ids, const LAYERS_ELEM (d) * logits,   \
-                               const int32_t *text, const int32_t *at,         \
-                               size_t N, size_t V, double heat, uint64_t seed, \
-                               void *stream)                                   \
+    void kern_draw_##d##_cuda (                                                \
+        int32_t *ids, float *logp, const LAYERS_ELEM (d) * logits,             \
+        const int32_t *text, const int32_t *at, size_t N, size_t V,            \
+        double heat, uint64_t seed, void *stream)                              \
     {                                                                          \
         if (N > 0)                                                             \
             draw<as_##d><<<(unsigned)N, BLOCK, 0, (cudaStream_t)stream>>> (    \
-                ids, logits, text, at, (int)V, (float)heat, seed);             \
+                ids, logp, logits, text, at, (int)V, (float)heat, seed);       \
     }
 
 LAYERS_EACH (MAKE)

@@ -63,9 +63,12 @@ struct kern_ops {
                         const int32_t *slot, const int32_t *at, size_t N,
                         size_t T, size_t H, size_t G, size_t D, double scale,
                         void *scratch, void *stream);
-    void (*draw) (int32_t *ids, const void *logits, const int32_t *text,
-                  const int32_t *at, size_t N, size_t V, double heat,
-                  uint64_t seed, void *stream);
+    void (*share_fwd) (void *k, void *v, const int32_t *from, const int32_t *to,
+                       const int32_t *n, size_t P, size_t L, size_t S, size_t G,
+                       size_t T, size_t D, void *stream);
+    void (*draw) (int32_t *ids, float *logp, const void *logits,
+                  const int32_t *text, const int32_t *at, size_t N, size_t V,
+                  double heat, uint64_t seed, void *stream);
     /* NULL in f64's */
     void (*logprob) (void *logits, float *logp, float *entropy,
                      const int32_t *targets, const float *dlogp, size_t N,

@@ -15,64 +15,6 @@
 
 #include "kernels/decode.h"
 
-static int by_chance (const void *a, const void *b, void *arg)
-{
-    const double *p = arg;
-    int32_t i = *(const int32_t *)a, j = *(const int32_t *)b;
-
-    if (p[i] != p[j])
-        return p[i] > p[j] ? -1 : 1;
-    return i < j ? -1 : i > j;
-}
-
-/* How many of the likeliest may be drawn. */
-static size_t cut (const double *p, const int32_t *order, size_t V,
-                   const train_generate_options_t *o)
-{
-    size_t n = o->top_k > 0 && (size_t)o->top_k < V ? (size_t)o->top_k : V;
-    double sum = 0, all = 0;
-    size_t kept = 0;
-
-    if (o->top_p > 0 && o->top_p < 1) {
-        for (size_t i = 0; i < n; i++)
-            all += p[order[i]];
-        while (kept < n && sum < o->top_p * all)
-            sum += p[order[kept++]];
-        n = kept;
-    }
-    while (n > 1 && p[order[n - 1]] < o->min_p * p[order[0]])
-        n--;
-    return n;
-}
-
-int32_t generate_draw (const double *logits, double *p, int32_t *order,
-                       size_t V, const train_generate_options_t *o, double u)
-{
-    size_t best = 0, n;
-    double sum = 0;
-
-    for (size_t i = 0; i < V; i++) {
-        if (!isfinite (logits[i]))
-            return -1;
-        best = logits[i] > logits[best] ? i : best;
-    }
-    if (o->temperature == 0)
-        return (int32_t)best;
-    for (size_t i = 0; i < V; i++) {
-        p[i] = exp ((logits[i] - logits[best]) / o->temperature);
-        order[i] = (int32_t)i;
-    }
-    qsort_r (order, V, sizeof (*order), by_chance, p);
-    n = cut (p, order, V, o);
-    for (size_t i = 0; i < n; i++)
-        sum += p[order[i]];
-    u *= sum;
-    for (size_t i = 0; i + 1 < n; i++)
-        if ((u -= p[order[i]]) < 0)
-            return order[i];
-    return order[n - 1];
-}
-
 static train_status_t check_options (const train_generate_options_t *o,
                                      train_error_t *err)
 {
@@ -91,6 +33,9 @@ static train_status_t check_options (const train_generate_options_t *o,
                         "generate: top_k is %d, top_p %g and min_p %g: must be "
                         "0 or above, and within 0 and 1",
                         o->top_k, o->top_p, o->min_p);
+    if (o->group < 0)
+        return err_set (err, TRAIN_EINVAL,
+                        "generate: group is %d: must be 0 or above", o->group);
     if (!(o->repetition >= 0) || !isfinite (o->repetition))
         return err_set (err, TRAIN_EINVAL,
                         "generate: repetition is %g: must be 0 or above",
@@ -108,6 +53,8 @@ struct run {
     int32_t *ids;    /* (B,max_new) */
     int *added;      /* (B) */
     int *text, *fed; /* (slots): a slot's text, or -1; tokens in the cache */
+    int *lead;       /* (slots): the slot that reads its prompt, or -1 */
+    int *drawer;     /* (slots): whose the draws of a feed are */
     double *row, *p; /* (V) */
     int32_t *order;  /* (V) */
     bool *seen;      /* (V) */
@@ -173,21 +120,29 @@ static void discourage (struct run *r, int b)
 }
 
 static int32_t draw_row (struct run *r, const void *logits, size_t i, int b,
-                         int pos)
+                         int pos, float *logp)
 {
+    int32_t id;
+
     widen (r, logits, i);
     if (r->o->repetition > 0)
         discourage (r, b);
-    return generate_draw (
+    id = generate_draw (
         r->row, r->p, r->order, r->V, r->o,
         draw_chance (r->o->seed, (uint32_t)b, (uint32_t)pos + 1));
+    if (r->o->ret_logp && id >= 0) {
+        widen (r, logits, i); /* as it was */
+        *logp = generate_logp (r->row, r->V, r->o->temperature, id);
+    }
+    return id;
 }
 
 /* Does the text of [slot] go on with token [id] behind it? */
-static train_status_t take (struct run *r, size_t slot, int32_t id,
+static train_status_t take (struct run *r, size_t slot, int32_t id, float logp,
                             train_error_t *err)
 {
     int b = r->text[slot];
+    size_t to;
     bool on;
 
     if (id < 0)
@@ -195,36 +150,45 @@ static train_status_t take (struct run *r, size_t slot, int32_t id,
                         "generate: a logit of text %d at position %d is no "
                         "number",
                         b, r->fed[slot] - 1);
-    r->ids[(size_t)b * (size_t)r->o->max_new + (size_t)r->added[b]++] = id;
+    to = (size_t)b * (size_t)r->o->max_new + (size_t)r->added[b]++;
+    r->ids[to] = id;
+    if (r->o->ret_logp)
+        r->o->ret_logp[to] = logp;
     on = !r->o->on_token || r->o->on_token (r->o->arg, b, id);
     if (!on || r->added[b] == r->o->max_new || stops (r->o, id))
         r->text[slot] = -1;
     return TRAIN_OK;
 }
 
-/* Draw behind the M rows whose logits are wanted. */
-static train_status_t draw_all (struct run *r, size_t N, size_t M,
-                                train_error_t *err)
+/* Draw behind the M rows whose logits are wanted, for the slots of [drawer].
+ *   step   the rows are a step's, whose first [alive] are texts */
+static train_status_t draw_all (struct run *r, size_t N, size_t M, bool step,
+                                size_t alive, train_error_t *err)
 {
     struct kv_rows rows = kv_rows (r->cache, N, M);
-    const int32_t *drawn = NULL;
+    const struct train_generate_options *o = r->o;
+    struct kv_drawn drawn = {0};
     const void *logits = NULL;
 
-    if (r->plain)
-        TRY (kv_draw (r->cache, N, M, r->o->temperature, r->o->seed, &drawn,
-                      err));
+    if (r->plain && step)
+        TRY (kv_step (r->cache, N, o->temperature, o->seed, &drawn, err));
+    else if (r->plain)
+        TRY (kv_draw (r->cache, N, M, o->temperature, o->seed, &drawn, err));
     else
         TRY (kv_logits (r->cache, M, &logits, err));
-    for (size_t i = 0; i < M; i++)
-        TRY (take (r, (size_t)rows.slot[rows.last[i]],
-                   drawn ? drawn[i]
-                         : draw_row (r, logits, i, rows.text[i], rows.pos[i]),
-                   err));
+    for (size_t i = 0; i < alive; i++) {
+        float logp = r->plain ? drawn.logp[i] : 0;
+        int32_t id = r->plain ? drawn.ids[i]
+                              : draw_row (r, logits, i, rows.text[i],
+                                          rows.pos[i], &logp);
+
+        TRY (take (r, (size_t)r->drawer[i], id, logp, err));
+    }
     return TRAIN_OK;
 }
 
 /* Rows of prompts that are not in the cache, as many as there is room for.
- *   ret_M   prompts that they end */
+ *   ret_M   texts whose prompts they end */
 static size_t count_rows (const struct run *r, size_t *ret_M)
 {
     size_t N = 0;
@@ -234,37 +198,88 @@ static size_t count_rows (const struct run *r, size_t *ret_M)
         int b = r->text[s];
         size_t rest = b < 0 ? 0 : (size_t)(r->n[b] - r->fed[s]);
 
-        if (b < 0 || r->fed[s] >= r->n[b])
+        if (b < 0 || r->fed[s] >= r->n[b] || r->lead[s] >= 0)
             continue;
-        *ret_M += rest <= r->rows - N;
+        if (rest <= r->rows - N)
+            for (size_t f = 0; f < r->slots; f++)
+                *ret_M += f == s || (r->text[f] >= 0 && r->lead[f] == (int)s);
         N += rest <= r->rows - N ? rest : r->rows - N;
     }
     return N;
+}
+
+/* The prompt of slot [s] ends with row i: a draw for it and for all that follow
+ * it, which are noted as copies. */
+static void end_prompt (struct run *r, size_t s, size_t i, struct kv_rows *rows,
+                        size_t *ends, size_t *copies)
+{
+    struct kv_pairs pairs = kv_pairs (r->cache);
+
+    for (size_t f = 0; f < r->slots; f++) {
+        if (f != s && (r->text[f] < 0 || r->lead[f] != (int)s))
+            continue;
+        rows->last[*ends] = (int32_t)i;
+        rows->text[*ends] = r->text[f];
+        rows->pos[*ends] = rows->at[i];
+        r->drawer[(*ends)++] = (int)f;
+        if (f == s)
+            continue;
+        r->lead[f] = -1;
+        r->fed[f] = r->fed[s];
+        pairs.from[*copies] = (int32_t)s;
+        pairs.to[*copies] = (int32_t)f;
+        pairs.n[(*copies)++] = r->fed[s];
+    }
 }
 
 static train_status_t feed_prompts (struct run *r, size_t N, size_t M,
                                     train_error_t *err)
 {
     struct kv_rows rows = kv_rows (r->cache, N, M);
-    size_t i = 0, ends = 0;
+    size_t i = 0, ends = 0, copies = 0;
 
     for (size_t s = 0; s < r->slots && i < N; s++) {
         int b = r->text[s];
-        bool new = b >= 0 && r->fed[s] < r->n[b];
+        bool new = b >= 0 && r->fed[s] < r->n[b] && r->lead[s] < 0;
 
         for (; new &&i < N && r->fed[s] < r->n[b]; i++) {
             rows.tokens[i] = r->prompts[b][r->fed[s]];
             rows.slot[i] = (int32_t)s;
             rows.at[i] = r->fed[s]++;
         }
-        if (!new || r->fed[s] < r->n[b])
-            continue;
-        rows.last[ends] = (int32_t)i - 1;
-        rows.text[ends] = b;
-        rows.pos[ends++] = rows.at[i - 1];
+        if (new && r->fed[s] == r->n[b])
+            end_prompt (r, s, i - 1, &rows, &ends, &copies);
     }
     TRY (kv_feed (r->cache, N, M, err));
-    return M > 0 ? draw_all (r, N, M, err) : TRAIN_OK;
+    if (copies > 0)
+        TRY (kv_share (r->cache, copies, err));
+    return M > 0 ? draw_all (r, N, M, false, M, err) : TRAIN_OK;
+}
+
+/* A text that enters slot [s] follows another of its group that has yet to be
+ * read, or copies from one that has been all but its last token. */
+static void find_lead (struct run *r, size_t s, size_t *copies)
+{
+    struct kv_pairs pairs = kv_pairs (r->cache);
+    int b = r->text[s];
+
+    r->lead[s] = -1;
+    for (size_t f = 0; r->o->group > 1 && f < r->slots; f++) {
+        int other = r->text[f];
+
+        if (f == s || other < 0 || other / r->o->group != b / r->o->group)
+            continue;
+        if (r->fed[f] < r->n[b]) {
+            r->lead[s] = r->lead[f] < 0 ? (int)f : r->lead[f];
+            return;
+        }
+        if (r->n[b] > 1) {
+            pairs.from[*copies] = (int32_t)f;
+            pairs.to[*copies] = (int32_t)s;
+            pairs.n[(*copies)++] = r->fed[s] = r->n[b] - 1;
+        }
+        return;
+    }
 }
 
 /* Waiting texts enter free slots, until none waits or none is free. */
@@ -273,11 +288,16 @@ static train_status_t enter (struct run *r, train_error_t *err)
     size_t N, M;
 
     for (;;) {
+        size_t copies = 0;
+
         for (size_t s = 0; s < r->slots && r->next < r->B; s++)
             if (r->text[s] < 0) {
                 r->text[s] = r->next++;
                 r->fed[s] = 0;
+                find_lead (r, s, &copies);
             }
+        if (copies > 0)
+            TRY (kv_share (r->cache, copies, err));
         if ((N = count_rows (r, &M)) == 0)
             return TRAIN_OK;
         TRY (feed_prompts (r, N, M, err));
@@ -309,6 +329,7 @@ static void fill_step (struct run *r, size_t N)
         rows.slot[i] = (int32_t)s;
         rows.text[i] = b;
         rows.last[i] = (int32_t)i;
+        r->drawer[i] = (int)s;
         rows.at[i] = rows.pos[i] = r->fed[s]++;
         i++;
     }
@@ -323,23 +344,11 @@ static void fill_step (struct run *r, size_t N)
 static train_status_t turn (struct run *r, size_t alive, train_error_t *err)
 {
     size_t N = step_rows (r, alive);
-    struct kv_rows rows = kv_rows (r->cache, N, N);
-    const int32_t *drawn = NULL;
-    const void *logits = NULL;
 
     fill_step (r, N);
-    if (r->plain) {
-        TRY (kv_step (r->cache, N, r->o->temperature, r->o->seed, &drawn, err));
-    } else {
+    if (!r->plain)
         TRY (kv_feed (r->cache, N, N, err));
-        TRY (kv_logits (r->cache, N, &logits, err));
-    }
-    for (size_t i = 0; i < alive; i++)
-        TRY (take (r, (size_t)rows.slot[i],
-                   drawn ? drawn[i]
-                         : draw_row (r, logits, i, rows.text[i], rows.pos[i]),
-                   err));
-    return TRAIN_OK;
+    return draw_all (r, N, N, true, alive, err);
 }
 
 static train_status_t run_all (struct run *r, train_error_t *err)
@@ -355,6 +364,22 @@ static train_status_t run_all (struct run *r, train_error_t *err)
             return TRAIN_OK;
         TRY (turn (r, alive, err));
     }
+}
+
+static train_status_t check_groups (const struct run *r, train_error_t *err)
+{
+    for (int b = 0; r->o->group > 1 && b < r->B; b++) {
+        int first = b - b % r->o->group;
+        size_t bytes = (size_t)r->n[b] * sizeof (**r->prompts);
+
+        if (r->n[b] != r->n[first]
+            || memcmp (r->prompts[b], r->prompts[first], bytes) != 0)
+            return err_set (err, TRAIN_EINVAL,
+                            "generate: the prompt of text %d is not that of "
+                            "text %d, of the same group of %d",
+                            b, first, r->o->group);
+    }
+    return TRAIN_OK;
 }
 
 static train_status_t check_prompts (const struct run *r, int *ret_T,
@@ -378,7 +403,7 @@ static train_status_t check_prompts (const struct run *r, int *ret_T,
         *ret_all += (size_t)r->n[b];
     }
     *ret_T = longest + r->o->max_new;
-    return TRAIN_OK;
+    return check_groups (r, err);
 }
 
 static train_status_t allot (struct run *r, size_t T, size_t all,
@@ -392,11 +417,14 @@ static train_status_t allot (struct run *r, size_t T, size_t all,
     r->rows = r->rows < r->slots ? r->slots : r->rows;
     r->text = calloc (r->slots, sizeof (*r->text));
     r->fed = calloc (r->slots, sizeof (*r->fed));
+    r->lead = calloc (r->slots, sizeof (*r->lead));
+    r->drawer = calloc (r->slots, sizeof (*r->drawer));
     r->order = calloc (r->V, sizeof (*r->order));
     r->seen = calloc (r->V, sizeof (*r->seen));
     r->row = calloc (r->V, sizeof (*r->row));
     r->p = calloc (r->V, sizeof (*r->p));
-    if (!r->text || !r->fed || !r->order || !r->seen || !r->row || !r->p)
+    if (!r->text || !r->fed || !r->lead || !r->drawer || !r->order || !r->seen
+        || !r->row || !r->p)
         return err_set (err, TRAIN_ENOMEM, "no memory to generate");
     for (size_t s = 0; s < r->slots; s++)
         r->text[s] = -1;
@@ -408,6 +436,8 @@ static void drop (struct run *r)
     kv_destroy (r->cache);
     free (r->text);
     free (r->fed);
+    free (r->lead);
+    free (r->drawer);
     free (r->order);
     free (r->seen);
     free (r->row);

@@ -21,7 +21,8 @@ struct kv_cache {
     void *picked, *logits; /* (wants,C), (wants,V) */
     void *ids_at,
         *drawn_at; /* int32, where the kernels are: (3 rows + 3 wants),
-                              (wants) */
+                              (2 wants): ids and the bits of their logp */
+    int32_t *pairs_at, *host_pairs; /* (3 slots): from, to, n */
     int32_t *host_ids, *host_drawn; /* pinned */
     void *host_logits;              /* where the others are on a GPU */
     void *graph;                    /* of a step of graph_rows, drawn so: */
@@ -84,7 +85,7 @@ struct part {
     size_t bytes;
 };
 
-enum { PARTS = 19 };
+enum { PARTS = 20 };
 
 static void parts_of (struct kv_cache *c, struct part part[PARTS])
 {
@@ -110,8 +111,9 @@ static void parts_of (struct kv_cache *c, struct part part[PARTS])
         {&c->rstd, c->rows * (d->H + d->G) * R},
         {&c->picked, c->wants * d->C * E},
         {&c->logits, c->wants * d->V * E},
+        {(void **)&c->pairs_at, 3 * c->slots * sizeof (int32_t)},
         {&c->ids_at, (c->rows + c->wants) * 3 * sizeof (int32_t)},
-        {&c->drawn_at, c->wants * sizeof (int32_t)},
+        {&c->drawn_at, 2 * c->wants * sizeof (int32_t)},
     };
 
     memcpy (part, all, sizeof (all));
@@ -121,7 +123,7 @@ static train_status_t allot (struct kv_cache *c, train_error_t *err)
 {
     const struct backend_ops *ops = c->m->ops;
     struct part part[PARTS];
-    void *ids = NULL, *drawn = NULL;
+    void *ids = NULL, *drawn = NULL, *pairs = NULL;
 
     parts_of (c, part);
     for (size_t i = 0; i < PARTS; i++)
@@ -130,6 +132,8 @@ static train_status_t allot (struct kv_cache *c, train_error_t *err)
     c->host_ids = ids;
     TRY (ops->pin (c->m->device, part[PARTS - 1].bytes, &drawn, err));
     c->host_drawn = drawn;
+    TRY (ops->pin (c->m->device, part[PARTS - 3].bytes, &pairs, err));
+    c->host_pairs = pairs;
     return send_tables (c, err);
 }
 
@@ -213,6 +217,8 @@ void kv_destroy (struct kv_cache *c)
         ops->unpin (c->host_ids, part[PARTS - 2].bytes);
     if (c->host_drawn)
         ops->unpin (c->host_drawn, part[PARTS - 1].bytes);
+    if (c->host_pairs)
+        ops->unpin (c->host_pairs, part[PARTS - 3].bytes);
     free (c->host_logits);
     free (c);
 }
@@ -360,14 +366,21 @@ static train_status_t draw (struct kv_cache *c, size_t N, size_t M, double heat,
     struct kv_rows r = rows_at (c->ids_at, N, M);
     train_decoder_t *m = c->m;
 
-    m->kern->draw (c->drawn_at, c->logits, r.text, r.pos, M, m->dims.V, heat,
-                   seed, m->stream);
-    return m->ops->copy (c->host_drawn, c->drawn_at, M * sizeof (int32_t),
+    int32_t *ids = c->drawn_at;
+
+    m->kern->draw (ids, (float *)(void *)(ids + M), c->logits, r.text, r.pos, M,
+                   m->dims.V, heat, seed, m->stream);
+    return m->ops->copy (c->host_drawn, ids, 2 * M * sizeof (int32_t),
                          m->stream, err);
 }
 
+static struct kv_drawn drawn (const struct kv_cache *c, size_t M)
+{
+    return (struct kv_drawn){c->host_drawn, (void *)(c->host_drawn + M)};
+}
+
 train_status_t kv_draw (struct kv_cache *c, size_t N, size_t M, double heat,
-                        uint64_t seed, const int32_t **ids, train_error_t *err)
+                        uint64_t seed, struct kv_drawn *ret, train_error_t *err)
 {
     int before = c->m->ops->enter (c->m->device);
     train_status_t status = draw (c, N, M, heat, seed, err);
@@ -375,7 +388,7 @@ train_status_t kv_draw (struct kv_cache *c, size_t N, size_t M, double heat,
     c->m->ops->leave (before);
     if (status == TRAIN_OK)
         status = c->m->ops->sync (c->m->stream, err);
-    *ids = c->host_drawn;
+    *ret = drawn (c, M);
     return status;
 }
 
@@ -430,7 +443,7 @@ static train_status_t step (struct kv_cache *c, size_t N, double heat,
 }
 
 train_status_t kv_step (struct kv_cache *c, size_t N, double heat,
-                        uint64_t seed, const int32_t **ids, train_error_t *err)
+                        uint64_t seed, struct kv_drawn *ret, train_error_t *err)
 {
     int before = c->m->ops->enter (c->m->device);
     train_status_t status = step (c, N, heat, seed, err);
@@ -438,6 +451,35 @@ train_status_t kv_step (struct kv_cache *c, size_t N, double heat,
     c->m->ops->leave (before);
     if (status == TRAIN_OK)
         status = c->m->ops->sync (c->m->stream, err);
-    *ids = c->host_drawn;
+    *ret = drawn (c, N);
+    return status;
+}
+
+struct kv_pairs kv_pairs (struct kv_cache *c)
+{
+    return (struct kv_pairs){c->host_pairs, c->host_pairs + c->slots,
+                             c->host_pairs + 2 * c->slots};
+}
+
+static train_status_t share (struct kv_cache *c, size_t P, train_error_t *err)
+{
+    const struct decoder_dims *d = &c->m->dims;
+    int32_t *p = c->pairs_at;
+
+    TRY (c->m->ops->copy (p, c->host_pairs, 3 * c->slots * sizeof (*p),
+                          c->m->stream, err));
+    c->m->kern->share_fwd (c->k, c->v, p, p + c->slots, p + 2 * c->slots, P,
+                           d->L, c->slots, d->G, c->T, d->D, c->m->stream);
+    return TRAIN_OK;
+}
+
+train_status_t kv_share (struct kv_cache *c, size_t P, train_error_t *err)
+{
+    int before = c->m->ops->enter (c->m->device);
+    train_status_t status = share (c, P, err);
+
+    c->m->ops->leave (before);
+    if (status == TRAIN_OK) /* the pairs may be written again */
+        status = c->m->ops->sync (c->m->stream, err);
     return status;
 }

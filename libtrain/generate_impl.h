@@ -36,18 +36,33 @@ train_status_t kv_feed (struct kv_cache *cache, size_t N, size_t M,
 
 /* kv_logits - of the last feed: (M,V) of the decoder's dtype in host memory
  * that lives in the cache until the next feed. kv_draw - a token by each of
- * them; -1 where one is no number, something undefined where pos is -1. ids (M)
- * likewise */
+ * them; -1 where one is no number, something undefined where pos is -1; and the
+ * logarithm of its chance. They live as long. */
+struct kv_drawn {
+    const int32_t *ids; /* (M) */
+    const float *logp;  /* (M) */
+};
+
 train_status_t kv_logits (struct kv_cache *cache, size_t M, const void **ret,
                           train_error_t *err);
 train_status_t kv_draw (struct kv_cache *cache, size_t N, size_t M,
-                        double temperature, uint64_t seed, const int32_t **ids,
+                        double temperature, uint64_t seed, struct kv_drawn *ret,
                         train_error_t *err);
 
 /* kv_step - both, of N rows whose logits are all wanted. On a GPU a second step
  * of the same N is recorded as a graph, which the later ones launch. */
 train_status_t kv_step (struct kv_cache *cache, size_t N, double temperature,
-                        uint64_t seed, const int32_t **ids, train_error_t *err);
+                        uint64_t seed, struct kv_drawn *ret,
+                        train_error_t *err);
+
+/* kv_share - copy the first n tokens of slots to others, for P <= slots pairs;
+ * no slot is both. TRAIN_EDEVICE. */
+struct kv_pairs {
+    int32_t *from, *to, *n; /* (P) of the cache, written by the caller */
+};
+
+struct kv_pairs kv_pairs (struct kv_cache *cache);
+train_status_t kv_share (struct kv_cache *cache, size_t P, train_error_t *err);
 
 /* generate_draw - a token by a row of logits; -1 where one is no number.
  *   p, order   (V) scratch
@@ -55,5 +70,9 @@ train_status_t kv_step (struct kv_cache *cache, size_t N, double temperature,
 int32_t generate_draw (const double *logits, double *p, int32_t *order,
                        size_t V, const train_generate_options_t *opts,
                        double u);
+
+/* generate_logp - what ret_logp has for token [id]. */
+float generate_logp (const double *logits, size_t V, double temperature,
+                     int32_t id);
 
 #endif

@@ -43,6 +43,14 @@ typedef struct train_generate_options {
    * ends behind it. NULL: none. */
     bool (*on_token) (void *arg, int text, int32_t id);
     void *arg;
+    float *ret_logp; /* (B,max_new) written where ids are: the logarithm of the
+                        chance that the decoder alone gives the token at
+                        [temperature], before top_k, top_p, min_p and
+                        [repetition] change it: log softmax (logits /
+                        temperature); at temperature 0 as at 1. NULL: none */
+    int group;       /* each so many texts in a row have one prompt, which is
+                        read once and its keys and values copied; the last
+                        ones may be fewer. 0 or 1: each has its own */
 } train_generate_options_t;
 
 /* train_generate - add tokens to texts.
@@ -51,7 +59,8 @@ typedef struct train_generate_options {
  *   decoder   only its weights are used
  *   prompts   (B) of n[b] >= 1 ids each
  * Of equal logits the lower id counts as the likelier. TRAIN_EINVAL names the
- * text and place of an id outside the vocabulary; TRAIN_ENOTSUP: rope of kind
+ * text and place of an id outside the vocabulary, or the text whose prompt is
+ * not that of its group; TRAIN_ENOTSUP: rope of kind
  * dynamic; TRAIN_ENONFINITE: a logit that is no number, with text and position;
  * TRAIN_ENOMEM; TRAIN_EDEVICE. */
 train_status_t train_generate (int32_t *ret_ids, int *ret_n,

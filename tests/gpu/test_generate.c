@@ -72,10 +72,47 @@ static void test_decode (void)
     tap_ok (good, "kept keys and values, and queries over them");
 }
 
+static void call_share (struct set *s)
+{
+    SET_CALL (s, share_fwd, AT (0), AT (1), AT (2), AT (3), AT (4), 2,
+              s->shape[0], 4, s->shape[1], s->shape[2], s->shape[3], NULL);
+}
+
+/* Of four slots 2 goes to 0, 3 to 1. */
+static bool share (enum type type, size_t shift, size_t L, size_t G, size_t T,
+                   size_t D)
+{
+    struct set s = {.type = type, .shift = shift, .shape = {L, G, T, D}};
+    int32_t *x[3];
+
+    set_elem (&s, L * 4 * G * T * D, 1, 0);
+    set_elem (&s, L * 4 * G * T * D, 1, 0);
+    for (int i = 0; i < 3; i++)
+        x[i] = (int32_t *)(void *)s.a[set_add (&s, INT, 2, 1, 0)].start;
+    for (int i = 0; i < 2; i++) {
+        x[0][i] = i + 2;
+        x[1][i] = i;
+        x[2][i] = (int32_t)T - i;
+    }
+    return set_check (&s, call_share);
+}
+
+static void test_share (void)
+{
+    bool good = true;
+
+    for (enum type t = F32; t <= F16; t++) {
+        good &= share (t, 0, 3, 2, 40, 64);
+        good &= share (t, 1, 2, 3, 9, 64);
+        good &= share (t, 0, 1, 1, 5, 10);
+    }
+    tap_ok (good, "copies of a prompt's keys and values");
+}
+
 static void call_draw (struct set *s)
 {
-    SET_CALL (s, draw, AT (0), AT (1), AT (2), AT (3), s->shape[0], s->shape[1],
-              (double)s->shape[2] / 10, 7, NULL);
+    SET_CALL (s, draw, AT (0), AT (4), AT (1), AT (2), AT (3), s->shape[0],
+              s->shape[1], (double)s->shape[2] / 10, 7, NULL);
 }
 
 static bool draw (enum type type, size_t N, size_t vocab, size_t tenths,
@@ -87,6 +124,7 @@ static bool draw (enum type type, size_t N, size_t vocab, size_t tenths,
     int32_t *text = (int32_t *)(void *)s.a[set_add (&s, INT, N, 1, 0)].start;
     int32_t *at = (int32_t *)(void *)s.a[set_add (&s, INT, N, 1, 0)].start;
 
+    set_add (&s, F32, N, 0, 1e-5f);
     for (size_t i = 0; i < N; i++) {
         ids[i] = 77;
         text[i] = (int32_t)i;
@@ -282,6 +320,7 @@ int main (void)
     if (cudaGetDeviceCount (&n) != cudaSuccess || n == 0)
         tap_skip_all ("no GPU");
     test_decode ();
+    test_share ();
     test_draw ();
     must (cudaDeviceSynchronize ());
     test_logits ();

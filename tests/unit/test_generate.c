@@ -337,6 +337,99 @@ static void test_repetition (void **state)
     train_decoder_destroy (m);
 }
 
+/* What is told of each token is its chance by the full forward, at the
+ * temperature alone; cuts and discouragement do not change it. */
+static void test_logp (void **state)
+{
+    enum { P = 4, NEW = 7, ALL = P + NEW };
+    static const int32_t prompt[P] = {3, 9, 4, 1};
+    static const struct {
+        double temperature, repetition;
+        int top_k;
+    } cases[] = {{1, 0, 0}, {0.7, 0, 0}, {0, 0, 0}, {1.5, 1.3, 4}};
+    const int32_t *prompts[1] = {prompt};
+    const int n[1] = {P};
+    train_decoder_t *m = make (TRAIN_F64, false, true);
+    double logits[ALL * V];
+    int32_t all[ALL];
+    float logp[NEW];
+    int got;
+
+    (void)state;
+    memcpy (all, prompt, sizeof (prompt));
+    for (size_t c = 0; c < sizeof (cases) / sizeof (*cases); c++) {
+        double heat = cases[c].temperature > 0 ? cases[c].temperature : 1;
+        train_generate_options_t o = {.size = sizeof (o),
+                                      .max_new = NEW,
+                                      .seed = 5,
+                                      .temperature = cases[c].temperature,
+                                      .repetition = cases[c].repetition,
+                                      .top_k = cases[c].top_k,
+                                      .ret_logp = logp};
+
+        assert_int_equal (
+            train_generate (all + P, &got, m, prompts, n, 1, &o, NULL),
+            TRAIN_OK);
+        assert_int_equal (got, NEW);
+        assert_int_equal (train_decoder_forward (m, logits, all, NULL, 1, ALL,
+                                                 NULL, NULL, NULL),
+                          TRAIN_OK);
+        for (int t = 0; t < NEW; t++) {
+            const double *z = logits + (P + t - 1) * V;
+            double sum = 0, want;
+
+            for (int v = 0; v < V; v++)
+                sum += exp (z[v] / heat);
+            want = z[all[P + t]] / heat - log (sum);
+            if (!(fabs ((double)logp[t] - want) < 1e-6))
+                fail_msg ("case %zu, token %d: %g, not %g", c, t,
+                          (double)logp[t], want);
+        }
+    }
+    train_decoder_destroy (m);
+}
+
+/* Seven texts of groups of three, of which the last has but one: with a prompt
+ * read once for each group the same tokens as without, all at once, and where
+ * texts wait for those of their own group and of others. */
+static void test_group (void **state)
+{
+    enum { ALL = 7, NEW = 6 };
+    static const int32_t a[] = {1, 5}, b[] = {3, 4, 5, 6, 7}, c[] = {9};
+    const int32_t *prompts[ALL] = {a, a, a, b, b, b, c};
+    const int n[ALL] = {2, 2, 2, 5, 5, 5, 1};
+    float want_logp[ALL * NEW], logp[ALL * NEW];
+    train_generate_options_t o = {.size = sizeof (o),
+                                  .max_new = NEW,
+                                  .temperature = 1,
+                                  .seed = 3,
+                                  .ret_logp = want_logp};
+    train_decoder_t *m = make (TRAIN_F64, true, false);
+    int32_t want[ALL * NEW], ids[ALL * NEW];
+    train_error_t err = {0};
+    int got[ALL];
+
+    (void)state;
+    assert_int_equal (train_generate (want, got, m, prompts, n, ALL, &o, NULL),
+                      TRAIN_OK);
+    assert_memory_not_equal (want, want + NEW, NEW * sizeof (*want));
+    o.group = 3;
+    o.ret_logp = logp;
+    for (o.at_once = 0; o.at_once < ALL; o.at_once++) {
+        memset (ids, 0, sizeof (ids));
+        assert_int_equal (
+            train_generate (ids, got, m, prompts, n, ALL, &o, NULL), TRAIN_OK);
+        assert_memory_equal (ids, want, sizeof (want));
+        for (int i = 0; i < ALL * NEW; i++)
+            assert_true (fabsf (logp[i] - want_logp[i]) < 1e-6f);
+    }
+    o.group = 4;
+    assert_int_equal (train_generate (ids, got, m, prompts, n, ALL, &o, &err),
+                      TRAIN_EINVAL);
+    assert_non_null (strstr (err.text, "text 3"));
+    train_decoder_destroy (m);
+}
+
 static void test_refused (void **state)
 {
     static const int32_t good[] = {1}, bad[] = {V};
@@ -373,6 +466,7 @@ int main (void)
         cmocka_unit_test (test_logits),  cmocka_unit_test (test_ragged),
         cmocka_unit_test (test_chances), cmocka_unit_test (test_half),
         cmocka_unit_test (test_slots),   cmocka_unit_test (test_repetition),
+        cmocka_unit_test (test_logp),    cmocka_unit_test (test_group),
         cmocka_unit_test (test_refused),
     };
 
