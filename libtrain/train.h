@@ -18,6 +18,8 @@
 #include <train/reference.h>
 #include <train/hf.h>
 #include <train/generate.h>
+#include <train/prompts.h>
+#include <train/reward.h>
 #include <train/scaler.h>
 #include <train/schedule.h>
 #include <train/tokenizer.h>

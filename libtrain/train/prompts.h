@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * train/prompts.h - prompts and answers from files of JSON lines.
+ *
+ * Each line that is not blank is an object: "prompt", a text or chat messages
+ * [{"role": ..., "content": ...}, ...]; "answer", if there is one, a text or a
+ * number; any other fields, which rewards see. Lines are read once, in order of
+ * the files, and made into ids.
+ *
+ * A handle is read-only once open: any thread. */
+#ifndef TRAIN_PROMPTS_H
+#define TRAIN_PROMPTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <train/status.h>
+#include <train/tokenizer.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct train_prompts train_prompts_t;
+
+typedef struct train_prompts_options {
+    size_t size;       /* sizeof (train_prompts_options_t) */
+    const char *files; /* paths and glob(7) patterns, separated by commas;
+                          blanks around each are dropped */
+    train_tokenizer_t *tokenizer; /* used by open alone */
+    const char *end; /* the token that ends a text; NULL: of bytes 256, else
+                          of the tokenizer none */
+    int max_ids;     /* a longer prompt is TRAIN_EINVAL; 0 = any length */
+} train_prompts_options_t;
+
+/* train_prompts_open - read all files.
+ * TRAIN_EFORMAT, "FILE:LINE: ...": a line that is no such object; TRAIN_EINVAL:
+ * an option is wrong, no prompt at all, a prompt that is too long or has no
+ * token, with its line; TRAIN_ENOTFOUND, TRAIN_EIO; TRAIN_ENOMEM. */
+train_status_t train_prompts_open (const train_prompts_options_t *opts,
+                                   train_prompts_t **ret_prompts,
+                                   train_error_t *err);
+void train_prompts_close (train_prompts_t *prompts); /* NULL is fine */
+
+size_t train_prompts_count (const train_prompts_t *prompts);
+/* Of row [i] below count; what is returned lives with the handle. */
+/* Its line, without blanks around it. */
+const char *train_prompts_row (const train_prompts_t *prompts, size_t i);
+/* "FILE:LINE" to [buf] (size), which is returned. */
+char *train_prompts_where (const train_prompts_t *prompts, size_t i, char *buf,
+                           size_t size);
+/* The text that the model sees before it writes. */
+const char *train_prompts_text (const train_prompts_t *prompts, size_t i);
+/* That text's ids, *ret_n >= 1 of them. */
+const int32_t *train_prompts_ids (const train_prompts_t *prompts, size_t i,
+                                  size_t *ret_n);
+/* NULL where the row has none. A number is written as JSON writes it. */
+const char *train_prompts_answer (const train_prompts_t *prompts, size_t i);
+
+/* The id that ends a completion, -1: none. A vocabulary holds it and all ids. */
+int32_t train_prompts_end (const train_prompts_t *prompts);
+/* XXH3 (64 bits) of all ids, answers and the end: the same when resumed. */
+uint64_t train_prompts_hash (const train_prompts_t *prompts);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

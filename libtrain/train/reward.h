@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * train/reward.h - how good a completion is: rules of our own, or any program.
+ *
+ * A handle is one reward; several with weights are several handles, whose
+ * columns train/grpo.h adds up. A reward that says nothing of a completion is
+ * NaN, which train/grpo.h leaves out: the row lacks what the rule needs, or the
+ * program failed at this one sample. NaN is counted by kind of fault, never an
+ * error by itself.
+ *
+ * Texts end at their NUL or after their size, where one is given; what is no
+ * UTF-8, and NUL within a size, is seen as U+FFFD. One thread at a time. */
+#ifndef TRAIN_REWARD_H
+#define TRAIN_REWARD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <train/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct train_reward train_reward_t;
+
+typedef enum train_reward_kind {
+    /* 1 where the completion is the row's [field], else 0, blanks around both
+     * aside. With [marker]: what follows its last place in the completion, to
+     * the end of that line; likewise of the field where it has the marker. */
+    TRAIN_REWARD_EXACT = 0,
+    /* 1 where the POSIX extended regular expression [pattern] matches in the
+     * completion, else 0. With [field], its first group must be that too. */
+    TRAIN_REWARD_REGEX = 1,
+    /* 1 where the completion has min to max characters; outside it falls to 0
+     * over [soft] characters. */
+    TRAIN_REWARD_LENGTH = 2,
+} train_reward_kind_t;
+
+typedef struct train_reward_options {
+    size_t size;      /* sizeof (train_reward_options_t) */
+    const char *name; /* in messages; NULL = "reward" */
+    train_reward_kind_t kind;
+    const char *field;      /* of the row: text or a number; NULL: "answer" of
+                              EXACT, none of REGEX */
+    const char *marker;     /* of EXACT, "####"; NULL = the whole text */
+    const char *pattern;    /* of REGEX */
+    int64_t min, max, soft; /* of LENGTH, characters; max 0 = no limit */
+} train_reward_options_t;
+
+/* One completion. Borrowed for the call. */
+typedef struct train_sample {
+    const char *prompt;     /* the text that the model saw */
+    const char *completion; /* without the end token */
+    const char *row;        /* the prompt's line of JSON, an object; NULL: {} */
+    size_t prompt_size, completion_size; /* bytes; 0 = up to the NUL */
+} train_sample_t;
+
+/* Samples since the handle was opened. */
+typedef struct train_reward_report {
+    size_t size;     /* sizeof (train_reward_report_t) */
+    int64_t scored;  /* with a number */
+    int64_t nothing; /* the rule has nothing to say: no such field, ... */
+} train_reward_report_t;
+
+/* train_reward_open - what is given is copied.
+ * TRAIN_EINVAL names the option that is wrong; TRAIN_ENOMEM. */
+train_status_t train_reward_open (const train_reward_options_t *opts,
+                                  train_reward_t **ret_reward,
+                                  train_error_t *err);
+void train_reward_close (train_reward_t *reward); /* NULL is fine */
+
+/* train_reward_score - rewards of [n] completions.
+ *   ret   (n) host, written: finite, or NaN = none
+ * TRAIN_EINVAL: a sample without completion, or a row that is no JSON object;
+ * TRAIN_ENOMEM. */
+train_status_t train_reward_score (train_reward_t *reward,
+                                   const train_sample_t *samples, int n,
+                                   float *ret, train_error_t *err);
+
+/* train_reward_report - counts so far. TRAIN_EINVAL: its size is not set. */
+train_status_t train_reward_report (const train_reward_t *reward,
+                                    train_reward_report_t *ret,
+                                    train_error_t *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
