@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "kernels/attention_cudnn.h"
-#include "kernels/kernels.h"
+#include "kernels/docs.h"
 
 #define ENTRIES 64
 
@@ -126,7 +126,8 @@ static bool same (const struct attention_shape *a,
 {
     return a->dtype == b->dtype && a->B == b->B && a->T == b->T && a->H == b->H
            && a->G == b->G && a->D == b->D
-           && a->deterministic == b->deterministic && a->grad == b->grad;
+           && a->deterministic == b->deterministic && a->grad == b->grad
+           && a->documents == b->documents;
 }
 
 static bool check (struct attention *a, const struct attention_shape *s)
@@ -217,35 +218,47 @@ static bool choose_own (struct attention *a, struct entry *e, const char *why)
     return true;
 }
 
+static const int32_t *starts_of (const struct attention_shape *s)
+{
+    return s->documents ? s->starts : NULL;
+}
+
 static void own_fwd (const struct attention_shape *s,
                      const struct cudnn_call *c, double scale)
 {
+    const int32_t *starts = starts_of (s);
+
     if (s->dtype == ATTENTION_F32)
-        kern_attention_fwd_f32_cuda (c->y, c->lse, c->qkv, NULL, s->B, s->T,
-                                     s->H, s->G, s->D, scale, c->stream);
+        kern_attention_docs_fwd_f32_cuda (c->y, c->lse, c->qkv, starts, NULL,
+                                          s->B, s->T, s->H, s->G, s->D, scale,
+                                          c->stream);
     else if (s->dtype == ATTENTION_BF16)
-        kern_attention_fwd_bf16_cuda (c->y, c->lse, c->qkv, NULL, s->B, s->T,
-                                      s->H, s->G, s->D, scale, c->stream);
+        kern_attention_docs_fwd_bf16_cuda (c->y, c->lse, c->qkv, starts, NULL,
+                                           s->B, s->T, s->H, s->G, s->D, scale,
+                                           c->stream);
     else
-        kern_attention_fwd_f16_cuda (c->y, c->lse, c->qkv, NULL, s->B, s->T,
-                                     s->H, s->G, s->D, scale, c->stream);
+        kern_attention_docs_fwd_f16_cuda (c->y, c->lse, c->qkv, starts, NULL,
+                                          s->B, s->T, s->H, s->G, s->D, scale,
+                                          c->stream);
 }
 
 static void own_bwd (const struct attention_shape *s,
                      const struct cudnn_call *c, double scale)
 {
+    const int32_t *starts = starts_of (s);
+
     if (s->dtype == ATTENTION_F32)
-        kern_attention_bwd_f32_cuda (c->dqkv, c->dy, c->y, c->lse, c->qkv,
-                                     c->scratch, s->B, s->T, s->H, s->G, s->D,
-                                     scale, c->stream);
+        kern_attention_docs_bwd_f32_cuda (c->dqkv, c->dy, c->y, c->lse, c->qkv,
+                                          starts, c->scratch, s->B, s->T, s->H,
+                                          s->G, s->D, scale, c->stream);
     else if (s->dtype == ATTENTION_BF16)
-        kern_attention_bwd_bf16_cuda (c->dqkv, c->dy, c->y, c->lse, c->qkv,
-                                      c->scratch, s->B, s->T, s->H, s->G, s->D,
-                                      scale, c->stream);
+        kern_attention_docs_bwd_bf16_cuda (c->dqkv, c->dy, c->y, c->lse, c->qkv,
+                                           starts, c->scratch, s->B, s->T, s->H,
+                                           s->G, s->D, scale, c->stream);
     else
-        kern_attention_bwd_f16_cuda (c->dqkv, c->dy, c->y, c->lse, c->qkv,
-                                     c->scratch, s->B, s->T, s->H, s->G, s->D,
-                                     scale, c->stream);
+        kern_attention_docs_bwd_f16_cuda (c->dqkv, c->dy, c->y, c->lse, c->qkv,
+                                          starts, c->scratch, s->B, s->T, s->H,
+                                          s->G, s->D, scale, c->stream);
 }
 #else
 static bool choose_own (struct attention *a, struct entry *e, const char *why)
@@ -274,8 +287,13 @@ static void own_bwd (const struct attention_shape *s,
 static bool choose (struct attention *a, struct entry *e)
 {
     char why[200] = "asked for";
+    bool cudnn = a->only != (int)ATTENTION_OWN;
 
-    if (a->only != (int)ATTENTION_OWN && choose_cudnn (a, e, why, sizeof (why)))
+    if (cudnn && e->shape.documents) {
+        snprintf (why, sizeof (why), "cuDNN's graph has no mask of documents");
+        cudnn = false;
+    }
+    if (cudnn && choose_cudnn (a, e, why, sizeof (why)))
         return true;
     if (a->only == (int)ATTENTION_CUDNN)
         return fail (a, "attention: %s", why);

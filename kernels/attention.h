@@ -16,6 +16,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -32,17 +33,22 @@ enum attention_engine {
     ATTENTION_CUDNN, /* cuDNN's flash attention */
 };
 
-/* What the work is. Two shapes are one where every field is equal.
+/* What the work is. Two shapes are one where every field but
+ * [starts] is equal.
  *   dtype           of qkv, y and their gradients
  *   B, T, H, G, D   as in kernels.h: G divides H; D even, at most 256
  *   deterministic   the same bits every time: cuDNN's backward then keeps a T x T
  *                   matrix of each head in the scratch, of as few sequences at
  *                   a time as fill the GPU; see scratch_bwd
- *   grad            the backward is wanted too: both engines must serve it */
+ *   grad            the backward is wanted too: both engines must serve it
+ *   documents       rows hold several documents (docs.h): our kernels serve it
+ *   starts          then (B,T) as there, of the GPU, read by each call; no part
+ *                   of the shape, attention_choose does not look at it */
 struct attention_shape {
     enum attention_dtype dtype;
     size_t B, T, H, G, D;
-    bool deterministic, grad;
+    bool deterministic, grad, documents;
+    const int32_t *starts;
 };
 
 /*   engine          that attention_fwd and attention_bwd use for the shape

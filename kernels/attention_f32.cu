@@ -4,7 +4,7 @@
  * A block holds 32 rows, of queries or of keys; eight threads share one, each
  * with every eighth column. Tiles of 32 rows of the other side pass through
  * shared memory, their pitch odd, so that eight columns lie in different banks. */
-#include "kernels/kernels.h"
+#include "kernels/docs.h"
 
 #define SIDE    32
 #define SHARE   8
@@ -14,6 +14,7 @@
 struct f32_args {
     float *out; /* y, or dqkv */
     const float *qkv, *dy, *y;
+    const int32_t *starts; /* of docs.h; NULL: one document a row */
     float *lse, *delta;
     int T, H, G, D;
     float scale;
@@ -44,6 +45,12 @@ static __device__ struct f32_head head_of (const struct f32_args &a, int b,
     x.dy = {a.dy + ((size_t)b * a.T * a.H + h) * a.D, (size_t)a.H * a.D};
     x.at = ((size_t)b * a.H + h) * a.T;
     return x;
+}
+
+/* Where the document of position [t] of row [b] begins; past T the last one's. */
+static __device__ int start_of (const struct f32_args &a, int b, int t)
+{
+    return a.starts ? a.starts[(size_t)b * a.T + min (t, a.T - 1)] : 0;
 }
 
 /* SIDE rows from [first]; those past T are 0. */
@@ -117,10 +124,11 @@ static __global__ void __launch_bounds__ (THREADS) fwd (struct f32_args a)
     int h = (int)blockIdx.x % a.H, b = (int)blockIdx.x / a.H;
     int first = (int)(gridDim.y - 1 - blockIdx.y) * SIDE, t = first + row;
     struct f32_head x = head_of (a, b, h);
-    float y[MOST] = {}, max = -INFINITY, sum = 0;
+    int start = start_of (a, b, t);
+    float y[MOST] = {}, max = -INFINITY, shift, sum = 0;
 
     tile_load (q, x.q, first, a.T, a.D);
-    for (int j = 0; j <= first; j += SIDE) {
+    for (int j = start_of (a, b, first) / SIDE * SIDE; j <= first; j += SIDE) {
         float s[PARTS], before = max, some = 0;
 
         __syncthreads ();
@@ -130,20 +138,21 @@ static __global__ void __launch_bounds__ (THREADS) fwd (struct f32_args a)
         for (int i = 0; i < PARTS; i++) {
             int c = mine + i * SHARE;
 
-            s[i] = j + c <= t
+            s[i] = j + c <= t && j + c >= start
                        ? a.scale
                              * dot (q + row * (a.D + 1), k + c * (a.D + 1), a.D)
                        : -INFINITY;
             max = fmaxf (max, s[i]);
         }
         max = row_max (max);
+        shift = max == -INFINITY ? 0 : max; /* nothing seen so far */
         for (int i = 0; i < PARTS; i++) {
-            p[mine + i * SHARE] = s[i] = expf (s[i] - max);
+            p[mine + i * SHARE] = s[i] = expf (s[i] - shift);
             some += s[i];
         }
-        sum = sum * expf (before - max) + row_sum (some);
+        sum = sum * expf (before - shift) + row_sum (some);
         for (int i = 0; i < MOST; i++)
-            y[i] *= expf (before - max);
+            y[i] *= expf (before - shift);
         __syncwarp ();
         add_product<MOST> (y, p, v, a.D);
     }
@@ -177,13 +186,13 @@ static __global__ void __launch_bounds__ (THREADS)
 
 /* The probability of (query, key) and the gradient of its logit times the scale;
  * both 0 where it is masked. */
-static __device__ void pair (const struct f32_args &a, size_t at, int query,
-                             int key, const float *q, const float *k,
+static __device__ void pair (const struct f32_args &a, size_t at, int b,
+                             int query, int key, const float *q, const float *k,
                              const float *dy, const float *v, float *p,
                              float *ds)
 {
     *p = *ds = 0;
-    if (key > query || query >= a.T)
+    if (key > query || query >= a.T || key < start_of (a, b, query))
         return;
     *p = expf (a.scale * dot (q, k, a.D) - a.lse[at + query]);
     *ds = *p * (dot (dy, v, a.D) - a.delta[at + query]) * a.scale;
@@ -208,14 +217,17 @@ static __global__ void __launch_bounds__ (THREADS) bwd_keys (struct f32_args a)
     tile_load (v, x.v, first, a.T, a.D);
     for (int h = g * group; h < (g + 1) * group; h++) {
         x = head_of (a, b, h);
-        for (int j = first; j < a.T; j += SIDE) {
+        for (int j = first;
+             j < a.T && (j == first || start_of (a, b, j) < first + SIDE);
+             j += SIDE) {
             __syncthreads ();
             tile_load (q, x.q, j, a.T, a.D);
             tile_load (dy, x.dy, j, a.T, a.D);
             __syncthreads ();
             for (int c = mine; c < SIDE; c += SHARE)
-                pair (a, x.at, j + c, t, q + c * (a.D + 1), k + row * (a.D + 1),
-                      dy + c * (a.D + 1), v + row * (a.D + 1), p + c, ds + c);
+                pair (a, x.at, b, j + c, t, q + c * (a.D + 1),
+                      k + row * (a.D + 1), dy + c * (a.D + 1),
+                      v + row * (a.D + 1), p + c, ds + c);
             __syncwarp ();
             add_product<MOST> (dk, ds, q, a.D);
             add_product<MOST> (dv, p, dy, a.D);
@@ -244,13 +256,13 @@ static __global__ void __launch_bounds__ (THREADS)
 
     tile_load (q, x.q, first, a.T, a.D);
     tile_load (dy, x.dy, first, a.T, a.D);
-    for (int j = 0; j <= first; j += SIDE) {
+    for (int j = start_of (a, b, first) / SIDE * SIDE; j <= first; j += SIDE) {
         __syncthreads ();
         tile_load (k, x.k, j, a.T, a.D);
         tile_load (v, x.v, j, a.T, a.D);
         __syncthreads ();
         for (int c = mine; c < SIDE; c += SHARE)
-            pair (a, x.at, t, j + c, q + row * (a.D + 1), k + c * (a.D + 1),
+            pair (a, x.at, b, t, j + c, q + row * (a.D + 1), k + c * (a.D + 1),
                   dy + row * (a.D + 1), v + c * (a.D + 1), &p, ds + c);
         __syncwarp ();
         add_product<MOST> (dq, ds, k, a.D);
@@ -281,13 +293,13 @@ static void run_bwd (const struct f32_args &a, unsigned B, void *stream)
     launch (bwd_queries<MOST>, B * a.H, 4, 1, a, stream);
 }
 
-void kern_attention_fwd_f32_cuda (float *y, float *lse, const float *qkv,
-                                  void *scratch, size_t B, size_t T, size_t H,
-                                  size_t G, size_t D, double scale,
-                                  void *stream)
+void kern_attention_docs_fwd_f32_cuda (float *y, float *lse, const float *qkv,
+                                       const int32_t *starts, void *scratch,
+                                       size_t B, size_t T, size_t H, size_t G,
+                                       size_t D, double scale, void *stream)
 {
-    struct f32_args a = {y,      qkv,    NULL,   NULL,   lse,         NULL,
-                         (int)T, (int)H, (int)G, (int)D, (float)scale};
+    struct f32_args a = {y,    qkv,    NULL,   NULL,   starts, lse,
+                         NULL, (int)T, (int)H, (int)G, (int)D, (float)scale};
 
     (void)scratch;
     if (D <= 64)
@@ -298,15 +310,34 @@ void kern_attention_fwd_f32_cuda (float *y, float *lse, const float *qkv,
         launch (fwd<32>, (unsigned)(B * H), 3, 1, a, stream);
 }
 
-void kern_attention_bwd_f32_cuda (float *dqkv, const float *dy, const float *y,
-                                  const float *lse, const float *qkv,
+void kern_attention_fwd_f32_cuda (float *y, float *lse, const float *qkv,
                                   void *scratch, size_t B, size_t T, size_t H,
                                   size_t G, size_t D, double scale,
                                   void *stream)
 {
-    struct f32_args a = {
-        dqkv,   qkv,    dy,     y,      (float *)lse, (float *)scratch,
-        (int)T, (int)H, (int)G, (int)D, (float)scale};
+    kern_attention_docs_fwd_f32_cuda (y, lse, qkv, NULL, scratch, B, T, H, G, D,
+                                      scale, stream);
+}
+
+void kern_attention_docs_bwd_f32_cuda (float *dqkv, const float *dy,
+                                       const float *y, const float *lse,
+                                       const float *qkv, const int32_t *starts,
+                                       void *scratch, size_t B, size_t T,
+                                       size_t H, size_t G, size_t D,
+                                       double scale, void *stream)
+{
+    struct f32_args a = {dqkv,
+                         qkv,
+                         dy,
+                         y,
+                         starts,
+                         (float *)lse,
+                         (float *)scratch,
+                         (int)T,
+                         (int)H,
+                         (int)G,
+                         (int)D,
+                         (float)scale};
     size_t rows = B * T * H, each = THREADS / 32;
 
     delta<<<(unsigned)((rows + each - 1) / each), THREADS, 0,
@@ -317,6 +348,16 @@ void kern_attention_bwd_f32_cuda (float *dqkv, const float *dy, const float *y,
         run_bwd<16> (a, (unsigned)B, stream);
     else
         run_bwd<32> (a, (unsigned)B, stream);
+}
+
+void kern_attention_bwd_f32_cuda (float *dqkv, const float *dy, const float *y,
+                                  const float *lse, const float *qkv,
+                                  void *scratch, size_t B, size_t T, size_t H,
+                                  size_t G, size_t D, double scale,
+                                  void *stream)
+{
+    kern_attention_docs_bwd_f32_cuda (dqkv, dy, y, lse, qkv, NULL, scratch, B,
+                                      T, H, G, D, scale, stream);
 }
 
 size_t kern_attention_cuda_scratch (size_t B, size_t T, size_t H, size_t G,

@@ -170,9 +170,9 @@ static __device__ __forceinline__ void frag_b_columns (uint32_t *r,
 
 /* c (MT times 16 x COLUMNS) = rows row.. of [a] times the turned rows of [b]. */
 template <class E, int MT, int COLUMNS, int WIDTH>
-static __device__ __forceinline__ void
-product_rows (float (*c)[COLUMNS / 8][4], const uint16_t *a, int row,
-              const uint16_t *b)
+static __device__ __forceinline__ void product_rows (float (*c)[COLUMNS / 8][4],
+                                                     const uint16_t *a, int row,
+                                                     const uint16_t *b)
 {
 #pragma unroll
     for (int m = 0; m < MT; m++)
@@ -201,9 +201,9 @@ product_rows (float (*c)[COLUMNS / 8][4], const uint16_t *a, int row,
 /* c (MT times 16 x OUT) += p (16 x DEPTH each, results of the above, rounded)
  * times columns from.. of [b]. */
 template <class E, int MT, int DEPTH, int OUT, int WIDTH>
-static __device__ __forceinline__ void
-product_columns (float (*c)[OUT / 8][4], const float (*p)[DEPTH / 8][4],
-                 const uint16_t *b, int from)
+static __device__ __forceinline__ void product_columns (
+    float (*c)[OUT / 8][4], const float (*p)[DEPTH / 8][4], const uint16_t *b,
+    int from)
 {
 #pragma unroll
     for (int k = 0; k < DEPTH; k += 16) {
@@ -235,7 +235,7 @@ static __device__ __forceinline__ float power_of_2 (float x)
 {
     float y;
 
-    asm ("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
 
@@ -272,6 +272,7 @@ static __device__ __forceinline__ void result_store (uint16_t *at, size_t pitch,
 struct half_args {
     uint16_t *out; /* y, or dqkv */
     const uint16_t *qkv, *dy, *y;
+    const int32_t *starts; /* of docs.h; NULL: one document a row */
     float *lse, *delta;
     int T, H, G, D;
     float scale;
@@ -301,6 +302,33 @@ static __device__ __forceinline__ struct head head_of (
     return x;
 }
 
+/* Of position [t] of row [b], or of the last one: where its document begins, and
+ * where the next does. Without DOCS a row is one. */
+template <bool DOCS>
+static __device__ __forceinline__ int start_of (const struct half_args &a,
+                                                int b, int t)
+{
+    return DOCS ? a.starts[(size_t)b * a.T + min (t, a.T - 1)] : 0;
+}
+
+template <bool DOCS>
+static __device__ __forceinline__ int end_of (const struct half_args &a, int b,
+                                              int t)
+{
+    int low = min (t, a.T - 1) + 1, high = a.T;
+    const int32_t *starts = DOCS ? a.starts + (size_t)b * a.T : NULL;
+
+    while (DOCS && low < high) {
+        int mid = (low + high) / 2;
+
+        if (starts[mid] <= min (t, a.T - 1))
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return high;
+}
+
 /* What the registers hold: 16-row tiles a warp in each kernel, columns of a step,
  * queries of a step and columns of dk and dv a block of keys. */
 template <int WIDTH> struct plan {
@@ -313,10 +341,10 @@ template <int WIDTH> struct plan {
     static constexpr int out = WIDTH > 128 ? 128 : WIDTH;
     static constexpr int tile = PITCH (WIDTH) * 2;
     static constexpr int fwd_room = (fwd_tiles * BLOCK + 4 * columns) * tile;
-    static constexpr int keys_room
-        = (2 * keys_tiles * BLOCK + 4 * queries) * tile + 4 * queries * 4;
-    static constexpr int queries_room
-        = (2 * queries_tiles * BLOCK + 4 * bwd_columns) * tile;
+    static constexpr int keys_room =
+        (2 * keys_tiles * BLOCK + 4 * queries) * tile + 4 * queries * 4;
+    static constexpr int queries_room =
+        (2 * queries_tiles * BLOCK + 4 * bwd_columns) * tile;
 };
 
 /* Of [rows] rows each. */

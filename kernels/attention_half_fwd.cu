@@ -4,7 +4,7 @@
  *
  * Four warps a block, each with 16 or 32 rows of the logits, which never leave
  * its registers: a result fragment of one product is an operand of the next. */
-#include "kernels/kernels.h"
+#include "kernels/docs.h"
 
 #include "kernels/attention_half.cuh"
 
@@ -26,21 +26,23 @@ struct online {
 };
 
 /* Logits to probabilities against the maximum so far; what was summed before is
- * brought to the new maximum. Columns past a row are masked. */
-template <int COLUMNS, int WIDTH>
+ * brought to the new maximum. Columns past a row are masked, with DOCS also those
+ * before [start], which may be all of a step. */
+template <int COLUMNS, int WIDTH, bool DOCS>
 static __device__ __forceinline__ void online_step (struct online &o,
                                                     float (*y)[4],
                                                     float (*s)[4], float scale,
-                                                    int row, int column)
+                                                    int row, int column,
+                                                    const int *start)
 {
     int lane = (int)threadIdx.x % 32;
-    bool cut = column + COLUMNS - 1 > row;
+    bool cut = column + COLUMNS - 1 > row || (DOCS && column < start[1]);
 
     row += lane / 4;
     column += lane % 4 * 2;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        float max = o.max[half], shrink, sum = 0;
+        float max = o.max[half], shift, shrink, sum = 0;
 
 #pragma unroll
         for (int i = 0; i < COLUMNS / 4; i++) {
@@ -49,15 +51,18 @@ static __device__ __forceinline__ void online_step (struct online &o,
             *x *= scale;
             if (cut && column + i / 2 * 8 + i % 2 > row + half * 8)
                 *x = -INFINITY;
+            if (DOCS && cut && column + i / 2 * 8 + i % 2 < start[half])
+                *x = -INFINITY;
             max = fmaxf (max, *x);
         }
         max = quad_max (max);
-        shrink = power_of_2 (o.max[half] - max);
+        shift = DOCS && max == -INFINITY ? 0 : max;
+        shrink = power_of_2 (o.max[half] - shift);
 #pragma unroll
         for (int i = 0; i < COLUMNS / 4; i++) {
             float *x = &s[i / 2][half * 2 + i % 2];
 
-            *x = power_of_2 (*x - max);
+            *x = power_of_2 (*x - shift);
             sum += *x;
         }
         o.max[half] = max;
@@ -95,7 +100,7 @@ static __device__ __forceinline__ void online_store (const struct online &o,
 
 /* Blocks with the most keys first. K and V of the next step arrive while this
  * one computes; a warp leaves out a step that its rows do not see. */
-template <class E, int MT, int WIDTH, int COLUMNS>
+template <class E, int MT, int WIDTH, int COLUMNS, bool DOCS>
 static __global__ void __launch_bounds__ (THREADS) fwd (struct half_args a)
 {
     extern __shared__ __align__ (16) uint16_t room[];
@@ -104,7 +109,9 @@ static __global__ void __launch_bounds__ (THREADS) fwd (struct half_args a)
     int h = (int)blockIdx.x % a.H, b = (int)blockIdx.x / a.H;
     int first = (int)(gridDim.y - 1 - blockIdx.y) * ROWS;
     int row = first + (int)threadIdx.x / 32 * 16 * MT;
-    int steps = (min (first + ROWS, a.T) - 1) / COLUMNS + 1;
+    int begin = start_of<DOCS> (a, b, first) / COLUMNS;
+    int steps = (min (first + ROWS, a.T) - 1) / COLUMNS + 1 - begin;
+    int start[MT][2];
     struct head x = head_of (a, b, h);
     struct online o[MT];
     float s[MT][COLUMNS / 8][4], y[MT][WIDTH / 8][4] = {};
@@ -112,14 +119,20 @@ static __global__ void __launch_bounds__ (THREADS) fwd (struct half_args a)
 #pragma unroll
     for (int m = 0; m < MT; m++)
         o[m] = {{-INFINITY, -INFINITY}, {0, 0}};
+#pragma unroll
+    for (int i = 0; i < MT * 2; i++)
+        start[i / 2][i % 2] =
+            start_of<DOCS> (a, b, row + (int)threadIdx.x % 32 / 4 + i * 8);
     tile_load<ROWS, WIDTH> (q, x.q, first, a.T, a.D, a.aligned);
-    tile_load<COLUMNS, WIDTH> (k, x.k, 0, a.T, a.D, a.aligned);
+    tile_load<COLUMNS, WIDTH> (k, x.k, begin * COLUMNS, a.T, a.D, a.aligned);
     copies_end ();
-    tile_load<COLUMNS, WIDTH> (v, x.v, 0, a.T, a.D, a.aligned);
+    tile_load<COLUMNS, WIDTH> (v, x.v, begin * COLUMNS, a.T, a.D, a.aligned);
     copies_end ();
     for (int i = 0; i < steps; i++) {
-        int now = i % 2 * TILE, then = TILE - now, column = i * COLUMNS;
-        bool seen = column < row + MT * 16;
+        int now = i % 2 * TILE, then = TILE - now,
+            column = (begin + i) * COLUMNS;
+        bool seen = column < row + MT * 16
+                    && (!DOCS || column + COLUMNS > start_of<DOCS> (a, b, row));
 
         copies_wait<1> ();
         __syncthreads ();
@@ -131,8 +144,9 @@ static __global__ void __launch_bounds__ (THREADS) fwd (struct half_args a)
             product_rows<E, MT, COLUMNS, WIDTH> (s, q, row - first, k + now);
 #pragma unroll
             for (int m = 0; m < MT; m++)
-                online_step<COLUMNS, WIDTH> (o[m], y[m], s[m], a.scale * LOG2E,
-                                             row + m * 16, column);
+                online_step<COLUMNS, WIDTH, DOCS> (
+                    o[m], y[m], s[m], a.scale * LOG2E, row + m * 16, column,
+                    start[m]);
         }
         copies_wait<1> ();
         __syncthreads ();
@@ -153,7 +167,8 @@ static void run_fwd (const struct half_args &a, unsigned B, void *stream)
 {
     using p = plan<WIDTH>;
 
-    launch (fwd<E, p::fwd_tiles, WIDTH, p::columns>,
+    launch (a.starts ? fwd<E, p::fwd_tiles, WIDTH, p::columns, true>
+                     : fwd<E, p::fwd_tiles, WIDTH, p::columns, false>,
             dim3 (B * a.H, blocks (a.T, p::fwd_tiles * BLOCK)), p::fwd_room, a,
             stream);
 }
@@ -171,9 +186,10 @@ static void any_fwd (struct half_args a, unsigned B, void *stream)
 }
 
 #define FORWARD(name, type)                                                    \
-    void kern_attention_fwd_##name##_cuda (                                    \
-        uint16_t *y, float *lse, const uint16_t *qkv, void *scratch, size_t B, \
-        size_t T, size_t H, size_t G, size_t D, double scale, void *stream)    \
+    void kern_attention_docs_fwd_##name##_cuda (                               \
+        uint16_t *y, float *lse, const uint16_t *qkv, const int32_t *starts,   \
+        void *scratch, size_t B, size_t T, size_t H, size_t G, size_t D,       \
+        double scale, void *stream)                                            \
     {                                                                          \
         struct half_args a = args_of (T, H, G, D, scale);                      \
                                                                                \
@@ -181,7 +197,16 @@ static void any_fwd (struct half_args a, unsigned B, void *stream)
         a.out = y;                                                             \
         a.lse = lse;                                                           \
         a.qkv = qkv;                                                           \
+        a.starts = starts;                                                     \
         any_fwd<type> (a, (unsigned)B, stream);                                \
+    }                                                                          \
+                                                                               \
+    void kern_attention_fwd_##name##_cuda (                                    \
+        uint16_t *y, float *lse, const uint16_t *qkv, void *scratch, size_t B, \
+        size_t T, size_t H, size_t G, size_t D, double scale, void *stream)    \
+    {                                                                          \
+        kern_attention_docs_fwd_##name##_cuda (y, lse, qkv, NULL, scratch, B,  \
+                                               T, H, G, D, scale, stream);     \
     }
 
 FORWARD (bf16, bf16)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * attention_host.c - causal grouped-query attention, f32 and f64 */
-#include "kernels.h"
+#include "docs.h"
 
 #include "gemm.h"
 #include "host.h"

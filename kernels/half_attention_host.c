@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * half_attention_host.c - causal grouped-query attention in bf16 and f16 */
-#include "kernels.h"
+#include "docs.h"
 
 #include "host.h"
 

@@ -73,8 +73,11 @@ struct kern_ops {
     void (*logprob) (void *logits, float *logp, float *entropy,
                      const int32_t *targets, const float *dlogp, size_t N,
                      size_t V, double inv_temperature, void *stream);
-    /* of the host alone, NULL in a GPU's: see linear_ce, matmul and attention
-     * of kernels.h */
+    /* docs.h, of [real] */
+    void (*positions) (void *y, const void *table, const int32_t *starts,
+                       size_t N, size_t T, size_t W, void *stream);
+    /* of the host alone, NULL in a GPU's: see linear_ce and matmul of
+     * kernels.h, attention_docs of docs.h */
     void (*linear_ce) (double *sum, int64_t *counted, void *dh, void *dw,
                        const void *h, const void *w, const int32_t *targets,
                        size_t N, size_t C, size_t V, double scale,
@@ -84,13 +87,15 @@ struct kern_ops {
     void (*matmul_bwd) (void *dx, void *dw, const void *dy, const void *x,
                         const void *w, size_t N, size_t in, size_t out,
                         void *stream);
-    void (*attention_fwd) (void *y, void *lse, const void *qkv, void *scratch,
-                           size_t B, size_t T, size_t H, size_t G, size_t D,
-                           double scale, void *stream);
+    void (*attention_fwd) (void *y, void *lse, const void *qkv,
+                           const int32_t *starts, void *scratch, size_t B,
+                           size_t T, size_t H, size_t G, size_t D, double scale,
+                           void *stream);
     void (*attention_bwd) (void *dqkv, const void *dy, const void *y,
-                           const void *lse, const void *qkv, void *scratch,
-                           size_t B, size_t T, size_t H, size_t G, size_t D,
-                           double scale, void *stream);
+                           const void *lse, const void *qkv,
+                           const int32_t *starts, void *scratch, size_t B,
+                           size_t T, size_t H, size_t G, size_t D, double scale,
+                           void *stream);
 };
 
 extern const struct kern_ops kern_ops_f32_host, kern_ops_f64_host,

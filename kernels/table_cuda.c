@@ -3,7 +3,10 @@
 #include "table.h"
 
 #include "decode.h"
+#include "docs.h"
 #include "kernels.h"
+
+#define PLACE(x) x##_cuda
 
 #define elem     float
 #define real     float

@@ -3,7 +3,10 @@
 #include "table.h"
 
 #include "decode.h"
+#include "docs.h"
 #include "kernels.h"
+
+#define PLACE(x) x##_host
 
 #define HOST
 

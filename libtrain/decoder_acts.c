@@ -41,7 +41,7 @@ static train_status_t check (const struct decoder_dims *d,
     row = (d->L + 1)
               * (5 * d->C + d->Q + d->H * d->D + d->H + 4 * d->F + 4
                  + heads * (d->D + 1))
-          + 8 * d->C + d->V + 2 * d->Q + 2 * d->H * d->D + 4 * d->F + d->D
+          + 8 * d->C + d->V + 2 * d->Q + 2 * d->H * d->D + 4 * d->F + 2 * d->D
           + 512;
     if (N > INT_MAX || N > SIZE_MAX / 8 / esize / row)
         return err_set (err, TRAIN_EINVAL,
@@ -125,6 +125,11 @@ train_status_t decoder_acts_layout (const struct decoder_dims *d,
     take_work (&a, d, need, N);
     a.cosine = take (&a, need->real, 0, (size_t)T * d->D / 2);
     a.sine = take (&a, need->real, 0, (size_t)T * d->D / 2);
+    if (need->docs) {
+        a.doc_cosine = take (&a, need->real, 0, N * d->D / 2);
+        a.doc_sine = take (&a, need->real, 0, N * d->D / 2);
+        a.starts = take (&a, sizeof (int32_t), 0, need->gpu ? N : 0);
+    }
     a.tokens = take (&a, sizeof (int32_t), 0, need->gpu ? N : 0);
     a.targets = take (&a, sizeof (int32_t), 0, need->gpu ? N : 0);
     a.scratch = take (&a, 1, 0, need->scratch);

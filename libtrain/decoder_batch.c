@@ -61,20 +61,23 @@ train_status_t decoder_prepare (train_decoder_t *m, int B, int T,
         .recompute = (int)m->config.recompute,
         .whole = !m->gpu && m->kern->elem_size == m->kern->real_size,
         .gpu = m->gpu,
+        .docs = m->documents != NULL,
     };
     struct decoder_acts layout;
     train_status_t status;
 
     if (!need.whole && B > 0 && T > 0)
         need.head = m->work->head_scratch (m, (size_t)B * (size_t)T);
-    if (m->acts && m->B == B && m->T == T)
+    if (m->acts && m->B == B && m->T == T && m->docs == need.docs)
         return TRAIN_OK;
     TRY (decoder_acts_layout (&m->dims, &need, B, T, &layout, err));
+    m->B = m->T = 0;
+    m->docs = need.docs;
+    decoder_replay_forget (m);
     TRY (m->work->prepare (m, B, T, &need.scratch, err));
     need.scratch =
         larger (need.scratch, kernel_scratch (m, (size_t)B * (size_t)T));
     TRY (decoder_acts_layout (&m->dims, &need, B, T, &layout, err));
-    m->B = m->T = 0;
     status = grow (m, layout.bytes, err);
     if (status != TRAIN_OK)
         return err_prefix (err, status,
@@ -134,12 +137,17 @@ static train_status_t send_ids (train_decoder_t *m, const int32_t *tokens,
     int32_t *aims = decoder_act (m, m->layout.targets, 0);
     struct decoder_ids *i = NULL;
 
-    TRY (free_ids (m, 2 * bytes, &i, err));
+    TRY (free_ids (m, 3 * bytes, &i, err));
     memcpy (i->pinned, tokens, bytes);
     TRY (m->ops->copy (to, i->pinned, bytes, m->stream, err));
     if (targets) {
         memcpy (i->pinned + N, targets, bytes);
         TRY (m->ops->copy (aims, i->pinned + N, bytes, m->stream, err));
+    }
+    if (m->documents) {
+        memcpy (i->pinned + 2 * N, m->documents, bytes);
+        TRY (m->ops->copy (decoder_act (m, m->layout.starts, 0),
+                           i->pinned + 2 * N, bytes, m->stream, err));
     }
     TRY (m->ops->event_record (i->event, m->device, m->stream, err));
     i->used = true;

@@ -103,6 +103,7 @@ static train_status_t op_prepare (train_decoder_t *m, int B, int T,
         .D = d->D,
         .deterministic = m->config.deterministic,
         .grad = true,
+        .documents = m->docs,
     };
     if (!attention_choose (e->attention, &e->shape, &choice))
         return err_set (err, TRAIN_ENOTSUP, "attention on the GPU: %s",
@@ -175,6 +176,7 @@ static train_status_t op_attention (train_decoder_t *m, void *y, void *lse,
 {
     struct engine *e = m->engine;
 
+    e->shape.starts = m->starts;
     return of_attention (e,
                          attention_fwd (e->attention, &e->shape, y, lse, qkv,
                                         scale_of (m), decoder_scratch (m),
@@ -189,6 +191,7 @@ static train_status_t op_attention_bwd (train_decoder_t *m, void *dqkv,
 {
     struct engine *e = m->engine;
 
+    e->shape.starts = m->starts;
     return of_attention (e,
                          attention_bwd (e->attention, &e->shape, dqkv, dy, y,
                                         lse, qkv, scale_of (m),

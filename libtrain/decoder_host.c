@@ -64,8 +64,9 @@ static train_status_t op_attention (train_decoder_t *m, void *y, void *lse,
     const struct decoder_dims *d = &m->dims;
 
     (void)err;
-    m->kern->attention_fwd (y, lse, qkv, decoder_scratch (m), (size_t)m->B,
-                            (size_t)m->T, d->H, d->G, d->D, scale_of (m), NULL);
+    m->kern->attention_fwd (y, lse, qkv, m->starts, decoder_scratch (m),
+                            (size_t)m->B, (size_t)m->T, d->H, d->G, d->D,
+                            scale_of (m), NULL);
     return TRAIN_OK;
 }
 
@@ -77,9 +78,9 @@ static train_status_t op_attention_bwd (train_decoder_t *m, void *dqkv,
     const struct decoder_dims *d = &m->dims;
 
     (void)err;
-    m->kern->attention_bwd (dqkv, dy, y, lse, qkv, decoder_scratch (m),
-                            (size_t)m->B, (size_t)m->T, d->H, d->G, d->D,
-                            scale_of (m), NULL);
+    m->kern->attention_bwd (dqkv, dy, y, lse, qkv, m->starts,
+                            decoder_scratch (m), (size_t)m->B, (size_t)m->T,
+                            d->H, d->G, d->D, scale_of (m), NULL);
     return TRAIN_OK;
 }
 

@@ -51,10 +51,13 @@ struct decoder_acts {
         rstd_f;                        /* (N,C), (N); of no block, and below */
     struct decoder_array logits;       /* (N,V), or what head_loss works in */
     struct decoder_array cosine, sine; /* (T,D/2) */
-    struct decoder_array tmp;          /* (N,C) */
-    struct decoder_array dx;           /* (N,C) */
-    struct decoder_array dqkv, datt;   /* (N,Q), (N,H D) */
-    struct decoder_array dact;         /* (N,F), in the place of the two */
+    struct decoder_array starts;       /* (N) int32, of a GPU; with documents,
+                                          as these: */
+    struct decoder_array doc_cosine, doc_sine; /* (N,D/2) */
+    struct decoder_array tmp;                  /* (N,C) */
+    struct decoder_array dx;                   /* (N,C) */
+    struct decoder_array dqkv, datt;           /* (N,Q), (N,H D) */
+    struct decoder_array dact;            /* (N,F), in the place of the two */
     struct decoder_array tokens, targets; /* (N) int32 */
     struct decoder_array scratch;
     bool whole;   /* the logits are */
@@ -68,6 +71,7 @@ struct decoder_need {
     bool whole;        /* logits of all rows at once */
     size_t head;       /* bytes that head_loss works in; 0 if whole */
     bool gpu;          /* ids are copied */
+    bool docs;         /* rows hold documents */
     size_t scratch;    /* bytes that some kernel wants */
 };
 
@@ -171,8 +175,11 @@ struct train_decoder {
     struct decoder_acts layout; /* of the last B, T */
     int B, T;
     const int32_t *tokens, *targets; /* of this pass, where the kernels are */
+    const int32_t *starts;    /* as these; NULL: each row is one document */
+    const int32_t *documents; /* of the next passes, the caller's */
+    bool docs;                /* the layout has room for them */
     struct decoder_ids {
-        int32_t *pinned; /* (2,N): tokens, targets */
+        int32_t *pinned; /* (3,N): tokens, targets, starts */
         size_t bytes;
         void *event; /* its copy has been made */
         bool used;
@@ -218,6 +225,17 @@ train_status_t decoder_prepare (train_decoder_t *decoder, int B, int T,
 train_status_t decoder_take_ids (train_decoder_t *decoder,
                                  const int32_t *tokens, const int32_t *targets,
                                  int64_t *ret_n, train_error_t *err);
+
+/* decoder_check_docs - of the next pass: TRAIN_EINVAL names the place.
+ * decoder_place_docs - where the kernels see them, with their tables; after
+ * decoder_take_ids.
+ * decoder_turn_fwd, _bwd - rope of queries and keys, by positions in documents
+ * where there are such. */
+train_status_t decoder_check_docs (const train_decoder_t *decoder,
+                                   train_error_t *err);
+void decoder_place_docs (train_decoder_t *decoder);
+void decoder_turn_fwd (train_decoder_t *decoder, void *qkv);
+void decoder_turn_bwd (train_decoder_t *decoder, void *dqkv);
 
 /* decoder_step_add - train_decoder_step without its end: on a GPU it enqueues,
  * and the loss is added to what decoder_loss_read gives.

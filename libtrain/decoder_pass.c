@@ -39,7 +39,7 @@ static train_status_t attention_half (train_decoder_t *m, size_t l, bool again,
                                       train_error_t *err)
 {
     const struct decoder_dims *d = &m->dims;
-    size_t B = (size_t)m->B, T = (size_t)m->T, N = B * T, HD = d->H * d->D;
+    size_t N = rows (m), HD = d->H * d->D;
     void *qkv = ACT (qkv);
 
     first_norm (m, l, again);
@@ -50,9 +50,7 @@ static train_status_t attention_half (train_decoder_t *m, size_t l, bool again,
         m->kern->headnorm_fwd (qkv, ACT (raw), ACT (rstd_qk), W (q_norm),
                                W (k_norm), N, d->H, d->G, d->D,
                                m->config.norm_eps, m->stream);
-    m->kern->rope_fwd (qkv, decoder_act (m, m->layout.cosine, 0),
-                       decoder_act (m, m->layout.sine, 0), B, T, d->H + d->G,
-                       d->D, d->Q, m->stream);
+    decoder_turn_fwd (m, qkv);
     TRY (m->work->attention (m, ACT (att), ACT (lse), qkv, err));
     TRY (m->work->linear (m, ACT (tmp), ACT (att), W (out), N, HD, d->C, err));
     m->kern->addnorm_fwd (ACT (norm2), ACT (mid), ACT (rstd2), ACT (x),
@@ -119,14 +117,12 @@ static train_status_t ffn_half_bwd (train_decoder_t *m, size_t l,
 static train_status_t qkv_bwd (train_decoder_t *m, size_t l, train_error_t *err)
 {
     const struct decoder_dims *d = &m->dims;
-    size_t B = (size_t)m->B, T = (size_t)m->T, N = B * T;
+    size_t N = rows (m);
     void *dqkv = ACT (dqkv);
 
     TRY (m->work->attention_bwd (m, dqkv, ACT (datt), ACT (att), ACT (lse),
                                  ACT (qkv), err));
-    m->kern->rope_bwd (dqkv, decoder_act (m, m->layout.cosine, 0),
-                       decoder_act (m, m->layout.sine, 0), B, T, d->H + d->G,
-                       d->D, d->Q, m->stream);
+    decoder_turn_bwd (m, dqkv);
     if (d->norm)
         m->kern->headnorm_bwd (dqkv, G (q_norm), G (k_norm), ACT (raw),
                                ACT (rstd_qk), W (q_norm), W (k_norm), N, d->H,

@@ -136,6 +136,18 @@ const train_decoder_config_t *train_decoder_config (
 DLTensor *train_decoder_weights (train_decoder_t *decoder);
 DLTensor *train_decoder_grads (train_decoder_t *decoder);
 
+/* train_decoder_documents - rows hold several documents, in all passes from now
+ * on: attention does not cross their borders, and positions count from each
+ * one's beginning. (Krell et al. 2021, arXiv:2107.02027.)
+ *   starts   (B,T) of the host, borrowed until it is replaced, read when a pass
+ *            begins: the position in its row where the document of each position
+ *            begins. A pass with starts that are none is TRAIN_EINVAL. NULL:
+ *            each row is one document again
+ * What follows a document's last token is another's: its target is to be -1. On
+ * a GPU such passes take our own kernels for attention, for cuDNN's graph has no
+ * such mask. Rope's dynamic scaling goes by T, not by a document's length. */
+void train_decoder_documents (train_decoder_t *decoder, const int32_t *starts);
+
 /* train_decoder_forward - logits of a batch.
  *   logits   (B,T,V) dtype, written, memory of the decoder's device; NULL = not
  *            wanted

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "kernels/attention.h"
+#include "kernels/docs.h"
 #include "kernels/half.h"
 #include "kernels/kernels.h"
 
@@ -115,6 +116,7 @@ struct work {
     double scale, *exact_qkv, *exact_dy, *want_y, *want_lse, *want_dqkv;
     void *qkv, *dy, *y, *dqkv;
     float *lse;
+    int32_t *starts; /* (B,T), where the shape has documents */
 };
 
 static double *doubles (size_t n)
@@ -134,9 +136,28 @@ static void numbers (void *at, double *exact, size_t n, enum attention_dtype t)
     }
 }
 
+/* Documents of 1 to 150 positions, their borders near blocks' and far. */
+static int32_t *starts_of (const struct attention_shape *s)
+{
+    int32_t *starts = calloc (s->B * s->T, sizeof (*starts)), end = 0;
+
+    if (!starts)
+        exit (1);
+    for (size_t i = 0; i < s->B * s->T; i++) {
+        int32_t t = (int32_t)(i % s->T);
+        bool first = t == 0 || t == end;
+
+        starts[i] = first ? t : starts[i - 1];
+        if (first)
+            end = t + 1 + (int32_t)((number () + 4) * 20);
+    }
+    return starts;
+}
+
 static void make (struct work *w, const struct attention_shape *s)
 {
     *w = (struct work){.s = *s, .row = (s->H + 2 * s->G) * s->D};
+    w->starts = s->documents ? starts_of (s) : NULL;
     w->n_qkv = s->B * s->T * w->row;
     w->n_y = s->B * s->T * s->H * s->D;
     w->n_lse = s->B * s->T * s->H;
@@ -159,12 +180,13 @@ static void want (struct work *w)
 {
     double *scratch = doubles (kern_attention_scratch (w->s.T));
 
-    kern_attention_fwd_f64_host (w->want_y, w->want_lse, w->exact_qkv, scratch,
-                                 w->s.B, w->s.T, w->s.H, w->s.G, w->s.D,
-                                 w->scale, NULL);
-    kern_attention_bwd_f64_host (
-        w->want_dqkv, w->exact_dy, w->want_y, w->want_lse, w->exact_qkv,
-        scratch, w->s.B, w->s.T, w->s.H, w->s.G, w->s.D, w->scale, NULL);
+    kern_attention_docs_fwd_f64_host (w->want_y, w->want_lse, w->exact_qkv,
+                                      w->starts, scratch, w->s.B, w->s.T,
+                                      w->s.H, w->s.G, w->s.D, w->scale, NULL);
+    kern_attention_docs_bwd_f64_host (w->want_dqkv, w->exact_dy, w->want_y,
+                                      w->want_lse, w->exact_qkv, w->starts,
+                                      scratch, w->s.B, w->s.T, w->s.H, w->s.G,
+                                      w->s.D, w->scale, NULL);
     free (scratch);
 }
 
@@ -172,7 +194,7 @@ static void drop (struct work *w)
 {
     void *const all[] = {w->exact_qkv, w->want_dqkv, w->exact_dy, w->want_y,
                          w->want_lse,  w->qkv,       w->dqkv,     w->dy,
-                         w->y,         w->lse};
+                         w->y,         w->lse,       w->starts};
 
     for (size_t i = 0; i < sizeof (all) / sizeof (*all); i++)
         free (all[i]);
@@ -180,15 +202,19 @@ static void drop (struct work *w)
 
 /* The arrays of a call on the GPU, outputs and scratch poisoned. */
 struct device {
-    void *qkv, *dy, *y, *dqkv, *lse, *fwd, *bwd;
+    void *qkv, *dy, *y, *dqkv, *lse, *fwd, *bwd, *starts;
 };
 
-static struct device hold_all (const struct work *w,
-                               const struct attention_choice *c)
+static struct device hold_all (struct work *w, const struct attention_choice *c)
 {
     size_t e = width (w->s.dtype);
+    void *starts = w->starts
+                       ? hold (w->starts, w->s.B * w->s.T * sizeof (*w->starts))
+                       : NULL;
 
-    return (struct device){.qkv = hold (w->qkv, w->n_qkv * e),
+    w->s.starts = starts;
+    return (struct device){.starts = starts,
+                           .qkv = hold (w->qkv, w->n_qkv * e),
                            .dy = hold (w->dy, w->n_y * e),
                            .y = hold (NULL, w->n_y * e),
                            .dqkv = hold (NULL, w->n_qkv * e),
@@ -204,6 +230,8 @@ static bool take_all (struct work *w, const struct attention_choice *c,
     bool whole = take (d->fwd, NULL, c->scratch_fwd);
 
     whole &= take (d->bwd, NULL, c->scratch_bwd);
+    if (d->starts)
+        whole &= take (d->starts, NULL, w->s.B * w->s.T * sizeof (*w->starts));
     whole &= take (d->y, w->y, w->n_y * e);
     whole &= take (d->lse, w->lse, w->n_lse * 4);
     whole &= take (d->dqkv, w->dqkv, w->n_qkv * e);
@@ -288,9 +316,10 @@ static bool near (struct work *w)
     double dv = error (w->dqkv, w->want_dqkv, w->n_qkv, w->row, v, w->row, t);
 
     lse = error (w->lse, w->want_lse, w->n_lse, 1, 0, 1, ATTENTION_F32);
-    printf ("# %zu x %zu, %zu heads on %zu of %zu: y %.2e lse %.2e dq %.2e dk "
-            "%.2e dv %.2e\n",
-            s->B, s->T, s->H, s->G, s->D, y, lse, dq, dk, dv);
+    printf ("# %zu x %zu, %zu heads on %zu of %zu%s: y %.2e lse %.2e dq %.2e "
+            "dk %.2e dv %.2e\n",
+            s->B, s->T, s->H, s->G, s->D, s->documents ? ", documents" : "", y,
+            lse, dq, dk, dv);
     return y <= bound_y[t] && lse <= bound_lse[t] && dq <= bound_grad[t]
            && dk <= bound_grad[t] && dv <= bound_grad[t];
 }
@@ -343,7 +372,8 @@ static const struct attention_shape shapes[] = {
 };
 
 static void all_shapes (struct attention *a, enum attention_engine e,
-                        enum attention_dtype t, bool deterministic)
+                        enum attention_dtype t, bool deterministic,
+                        bool documents)
 {
     char name[80];
     bool good = true;
@@ -356,10 +386,12 @@ static void all_shapes (struct attention *a, enum attention_engine e,
         s.dtype = t;
         s.deterministic = deterministic;
         s.grad = true;
+        s.documents = documents;
         good &= case_ok (a, &s);
     }
-    snprintf (name, sizeof (name), "%s, %s%s: near f64", engine_names[e],
-              type_names[t], deterministic ? ", deterministic" : "");
+    snprintf (name, sizeof (name), "%s, %s%s%s: near f64", engine_names[e],
+              type_names[t], deterministic ? ", deterministic" : "",
+              documents ? ", documents" : "");
     tap_ok (good, name);
 }
 
@@ -481,9 +513,11 @@ static void engine (enum attention_engine e)
     attention_engine_only (a, e);
     for (int t = e == ATTENTION_CUDNN ? ATTENTION_BF16 : ATTENTION_F32;
          t <= ATTENTION_F16; t++) {
-        all_shapes (a, e, (enum attention_dtype)t, false);
+        all_shapes (a, e, (enum attention_dtype)t, false, false);
         if (e == ATTENTION_CUDNN)
-            all_shapes (a, e, (enum attention_dtype)t, true);
+            all_shapes (a, e, (enum attention_dtype)t, true, false);
+        else
+            all_shapes (a, e, (enum attention_dtype)t, true, true);
         test_nan (a, e, (enum attention_dtype)t);
     }
     test_graph (a, e);
@@ -517,6 +551,10 @@ static void test_choice (bool cudnn)
     good &= attention_choose (a, &s, &c) && c.engine == ATTENTION_OWN;
     printf ("# %s\n", c.why);
     s.D = 64;
+    s.documents = true;
+    good &= attention_choose (a, &s, &c) && c.engine == ATTENTION_OWN;
+    printf ("# %s\n", c.why);
+    s.documents = false;
     s.dtype = ATTENTION_F32;
     good &= attention_choose (a, &s, &c) && c.engine == ATTENTION_OWN;
     printf ("# %s\n", c.why);

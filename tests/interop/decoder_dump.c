@@ -3,8 +3,9 @@
  * repeat
  *
  * decoder_dump FILE layers dim heads kv_heads ffn vocab tie batch seq fp32|fp64
- * writes a .safetensors file: weights "w.NAME", gradients "g.NAME" (of the
- * mean loss), "tokens", "targets", "logits", "loss_sum", "counted", and the
+ * [packed] writes a .safetensors file: weights "w.NAME", gradients "g.NAME" (of the
+ * mean loss), "tokens", "targets", "starts" (where each position's document
+ * begins: all 0 unless packed), "logits", "loss_sum", "counted", and the
  * configuration in the metadata. */
 #include <math.h>
 #include <stdio.h>
@@ -24,8 +25,9 @@ static const char *const keys[N_KEYS] = {"layers",   "dim",   "heads",
 struct dump {
     train_decoder_config_t config;
     int batch, seq;
+    bool packed;
     train_decoder_t *decoder;
-    int32_t *tokens, *targets;
+    int32_t *tokens, *targets, *starts;
     void *logits;
     double loss_sum;
     int64_t counted;
@@ -56,6 +58,23 @@ static void shake (struct dump *d)
     }
 }
 
+/* Documents of 1, 2, 4, .. tokens in turn, over the borders of no row. */
+static void pack (struct dump *d)
+{
+    int32_t start = 0, length = 1, seq = d->seq;
+
+    for (int32_t i = 0; i < d->batch * seq; i++) {
+        int32_t t = i % seq;
+
+        if (t == 0 || t - start == length) {
+            start = t;
+            length = length < 64 ? length * 2 : 1;
+        }
+        d->starts[i] = start;
+    }
+    train_decoder_documents (d->decoder, d->starts);
+}
+
 static train_status_t compute (struct dump *d, train_error_t *err)
 {
     size_t n = (size_t)d->batch * (size_t)d->seq;
@@ -64,14 +83,17 @@ static train_status_t compute (struct dump *d, train_error_t *err)
 
     d->tokens = calloc (n, sizeof (*d->tokens));
     d->targets = calloc (n, sizeof (*d->targets));
+    d->starts = calloc (n, sizeof (*d->starts));
     d->logits = calloc (n * V, train_dtype_size (d->config.dtype));
-    if (!d->tokens || !d->targets || !d->logits)
+    if (!d->tokens || !d->targets || !d->starts || !d->logits)
         return TRAIN_ENOMEM;
     for (size_t i = 0; i < n; i++) {
         d->tokens[i] = (int32_t)(i * i * 31 % V);
         d->targets[i] = i % 5 == 3 ? -1 : (int32_t)((i * 7 + 3) % V);
         d->counted += i % 5 != 3;
     }
+    if (d->packed)
+        pack (d);
     status = train_decoder_step (d->decoder, d->tokens, d->targets, d->batch,
                                  d->seq, 1.0 / (double)d->counted, &d->loss_sum,
                                  &d->counted, err);
@@ -118,7 +140,7 @@ static train_status_t write_file (struct dump *d, const char *path,
                                   char *const *values, train_error_t *err)
 {
     train_st_meta_t meta[N_KEYS];
-    size_t most = 2 * train_decoder_n_params (d->decoder) + 5;
+    size_t most = 2 * train_decoder_n_params (d->decoder) + 6;
     train_st_entry_t *e;
 
     d->entries = calloc (most, sizeof (*d->entries));
@@ -126,11 +148,12 @@ static train_status_t write_file (struct dump *d, const char *path,
     if (!d->entries || !d->names)
         return TRAIN_ENOMEM;
     add_params (d);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         e = i == 0   ? add (d, "tokens", "", TRAIN_I32, d->tokens)
             : i == 1 ? add (d, "targets", "", TRAIN_I32, d->targets)
+            : i == 2 ? add (d, "starts", "", TRAIN_I32, d->starts)
                      : add (d, "logits", "", d->config.dtype, d->logits);
-        e->ndim = i == 2 ? 3 : 2;
+        e->ndim = i == 3 ? 3 : 2;
         e->shape[0] = d->batch;
         e->shape[1] = d->seq;
         e->shape[2] = d->config.vocab;
@@ -151,9 +174,10 @@ int main (int argc, char **argv)
     train_status_t status;
     int v[N_KEYS];
 
-    if (argc != N_KEYS + 3) {
+    d.packed = argc == N_KEYS + 4 && strcmp (argv[N_KEYS + 3], "packed") == 0;
+    if (argc != N_KEYS + 3 + d.packed) {
         fprintf (stderr, "usage: decoder_dump FILE layers dim heads kv_heads "
-                         "ffn vocab tie batch seq fp32|fp64\n");
+                         "ffn vocab tie batch seq fp32|fp64 [packed]\n");
         return 2;
     }
     for (int i = 0; i < N_KEYS; i++)
@@ -182,6 +206,7 @@ int main (int argc, char **argv)
     free (d.names);
     free (d.tokens);
     free (d.targets);
+    free (d.starts);
     free (d.logits);
     train_decoder_destroy (d.decoder);
     return status == TRAIN_OK ? 0 : 1;

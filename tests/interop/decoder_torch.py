@@ -32,6 +32,8 @@ CONFIGS = [
     (1, 8, 2, 1, 5, 7, 0, 1, 1),  # one position
     (4, 128, 4, 2, 352, 256, 1, 2, 128),  # the quickstart's
 ]
+# Rows of several documents.
+PACKED = [(2, 64, 4, 2, 96, 256, 1, 2, 130), (3, 48, 6, 1, 67, 101, 0, 3, 33)]
 
 
 def read (path):
@@ -72,18 +74,20 @@ def norm (x, weight):
     return weight * x / torch.sqrt ((x * x).mean (-1, keepdim=True) + 1e-5)
 
 
-def rotate (x):
-    """x (B,heads,T,D): pair j of position t turns by t * 10000^(-2j/D)."""
+def rotate (x, starts):
+    """x (B,heads,T,D): pair j of position t of a document turns by
+    t * 10000^(-2j/D)."""
     half = x.shape[-1] // 2
     rate = 10000.0 ** (-torch.arange (half, dtype=torch.float64) / half)
-    angle = torch.arange (x.shape[2], dtype=torch.float64)[:, None] * rate
+    place = torch.arange (x.shape[2], dtype=torch.float64) - starts
+    angle = place[:, None, :, None] * rate
     turn = torch.polar (torch.ones_like (angle), angle)
     turn = turn.to (torch.complex64 if x.dtype == torch.float32 else torch.complex128)
     z = torch.complex (x[..., :half], x[..., half:]) * turn
     return torch.cat ((z.real, z.imag), -1)
 
 
-def attention (x, w, name, heads, groups):
+def attention (x, w, name, heads, groups, starts):
     batch, seq, width = x.shape
     size = width // heads
 
@@ -91,21 +95,22 @@ def attention (x, w, name, heads, groups):
         y = x @ w[f"{name}.{kind}_proj.weight"].T
         return y.view (batch, seq, n, size).transpose (1, 2)
 
-    q = rotate (split ("q", heads))
-    k = rotate (split ("k", groups)).repeat_interleave (heads // groups, 1)
+    q = rotate (split ("q", heads), starts)
+    k = rotate (split ("k", groups), starts).repeat_interleave (heads // groups, 1)
     v = split ("v", groups).repeat_interleave (heads // groups, 1)
     later = torch.ones (seq, seq, dtype=torch.bool).triu (1)
-    logits = (q @ k.transpose (2, 3) / size**0.5).masked_fill (later, -torch.inf)
+    other = starts[:, None, :, None] != starts[:, None, None, :]
+    logits = (q @ k.transpose (2, 3) / size**0.5).masked_fill (later | other, -torch.inf)
     y = (logits.softmax (-1) @ v).transpose (1, 2).reshape (batch, seq, width)
     return y @ w[f"{name}.o_proj.weight"].T
 
 
-def forward (w, tokens, c):
+def forward (w, tokens, starts, c):
     x = w["model.embed_tokens.weight"][tokens.long ()]
     for i in range (c["layers"]):
         p = f"model.layers.{i}"
         x = x + attention (norm (x, w[f"{p}.input_layernorm.weight"]), w,
-                           f"{p}.self_attn", c["heads"], c["kv_heads"])
+                           f"{p}.self_attn", c["heads"], c["kv_heads"], starts)
         h = norm (x, w[f"{p}.post_attention_layernorm.weight"])
         gate = h @ w[f"{p}.mlp.gate_proj.weight"].T
         up = h @ w[f"{p}.mlp.up_proj.weight"].T
@@ -114,10 +119,10 @@ def forward (w, tokens, c):
     return norm (x, w["model.norm.weight"]) @ head.T
 
 
-def step (w, tokens, targets, c):
+def step (w, tokens, targets, starts, c):
     """logits, loss sum, gradients of the mean loss."""
     w = {k: v.clone ().requires_grad_ () for k, v in w.items ()}
-    logits = forward (w, tokens, c)
+    logits = forward (w, tokens, starts, c)
     counted = targets >= 0
     picked = logits[counted].gather (1, targets[counted].long ()[:, None])[:, 0]
     loss = (logits[counted].logsumexp (1) - picked).double ().sum ()
@@ -131,14 +136,14 @@ def error (ours, theirs):
     return (ours - theirs).norm ().item () / (scale if scale > 0 else 1.0)
 
 
-def compare (build, folder, config, dtype):
+def compare (build, folder, config, dtype, packed):
     """(name, error) of every tensor of one configuration."""
     path = os.path.join (folder, "step.safetensors")
     dump = os.path.join (build, "tests/interop/decoder_dump")
-    subprocess.run ([dump, path, *map (str, config), dtype], check=True)
+    subprocess.run ([dump, path, *map (str, config), dtype, *packed], check=True)
     t, c = read (path)
     w = {k[2:]: v for k, v in t.items () if k.startswith ("w.")}
-    logits, loss, grads = step (w, t["tokens"], t["targets"], c)
+    logits, loss, grads = step (w, t["tokens"], t["targets"], t["starts"], c)
     out = [("logits", error (t["logits"], logits)),
            ("loss", error (t["loss_sum"], loss))]
     # At one position the softmax is 1 and its logits have no gradient: both
@@ -157,13 +162,14 @@ def main (build):
     print (f"{'configuration ' + ' '.join (KEYS):<68} {'type':<5} tensors "
            f"{'logits':>8} {'loss':>8} {'gradients, worst':>16}")
     with tempfile.TemporaryDirectory () as folder:
-        for config in CONFIGS:
+        cases = [(c, ()) for c in CONFIGS] + [(c, ("packed",)) for c in PACKED]
+        for config, packed in cases:
             for dtype, bound in BOUND.items ():
-                rows = compare (build, folder, config, dtype)
+                rows = compare (build, folder, config, dtype, packed)
                 bad = [r for r in rows if not r[1] < bound]
                 passed, failed = passed + len (rows) - len (bad), failed + len (bad)
                 name, worst = max (rows[2:], key=lambda r: r[1])
-                print (f"{' '.join (map (str, config)):<68} {dtype:<5} {len (rows):7} "
+                print (f"{' '.join (map (str, config + packed)):<68} {dtype:<5} {len (rows):7} "
                        f"{rows[0][1]:8.1e} {rows[1][1]:8.1e} {worst:8.1e} {name}")
                 for name, e in bad:
                     print (f"  FAILED {name}: error {e:.2e}, bound {bound:.0e}")
@@ -200,7 +206,7 @@ def golden (path):
     shape = (c["batch"], c["seq"])
     tokens = torch.randint (0, c["vocab"], shape, dtype=torch.int32)
     targets = torch.randint (-1, c["vocab"], shape, dtype=torch.int32)
-    logits, loss, grads = step (w, tokens, targets, c)
+    logits, loss, grads = step (w, tokens, targets, torch.zeros_like (tokens), c)
     t = {"tokens": tokens, "targets": targets, "logits": logits, "loss_sum": loss}
     t.update ({"w." + k: v for k, v in w.items ()})
     t.update ({"g." + k: v for k, v in grads.items ()})

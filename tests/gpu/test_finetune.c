@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_finetune.c - what fine-tuning asks of a decoder on a GPU, beside its host
+ * twin in f64: rows of several documents */
+#include "config.h"
+
+#include "tap.h"
+
+#include <math.h>
+#include <stdint.h>
+
+#include "backend.h"
+
+#if HAVE_CUDA
+
+#include "decoder_impl.h"
+
+#include "kernels/half.h"
+
+#define B 3
+#define T 200
+#define V 300
+
+static int32_t tokens[B * T], targets[B * T], starts[B * T];
+
+static void need (train_status_t status, const train_error_t *err)
+{
+    if (status == TRAIN_OK)
+        return;
+    printf ("Bail out! %s\n", err->text);
+    exit (1);
+}
+
+static train_decoder_config_t config (train_dtype_t dtype, bool gpu)
+{
+    train_decoder_config_t c = {
+        .size = sizeof (c),
+        .layers = 2,
+        .dim = 128,
+        .heads = 4,
+        .kv_heads = 2,
+        .head_dim = 64,
+        .ffn = 192,
+        .vocab = V,
+        .tie = true,
+        .rope_theta = 10000,
+        .norm_eps = 1e-5,
+        .dtype = dtype,
+        .deterministic = true,
+    };
+
+    if (gpu)
+        c.device = (DLDevice){kDLCUDA, 0};
+    return c;
+}
+
+static train_decoder_t *make (const train_decoder_config_t *c)
+{
+    train_decoder_t *m = NULL;
+    train_error_t err = {0};
+
+    need (train_decoder_create (c, &m, &err), &err);
+    need (train_decoder_draw (m, 5, &err), &err);
+    return m;
+}
+
+/* The mean loss; gradients are of the sum. */
+static double step (train_decoder_t *m, const int32_t *documents)
+{
+    train_error_t err = {0};
+    double loss = 0;
+    int64_t n;
+
+    train_decoder_documents (m, documents);
+    need (train_decoder_step (m, tokens, targets, B, T, 1, &loss, &n, &err),
+          &err);
+    return loss / (double)n;
+}
+
+/* An arena of the GPU, malloc'ed. */
+static void *bring (train_decoder_t *m, const DLTensor *t)
+{
+    size_t bytes = (size_t)train_tensor_bytes (t);
+    void *own = malloc (bytes);
+    train_error_t err = {0};
+
+    need (m->ops->copy (own, t->data, bytes, m->stream, &err), &err);
+    need (m->ops->sync (m->stream, &err), &err);
+    return own;
+}
+
+static double number (const void *at, size_t i, train_dtype_t dtype)
+{
+    if (dtype == TRAIN_F32)
+        return ((const float *)at)[i];
+    return dtype == TRAIN_BF16 ? half_from_bf16 (((const uint16_t *)at)[i])
+                               : half_from_f16 (((const uint16_t *)at)[i]);
+}
+
+/* A decoder of the host with the weights of [m], exact. */
+static train_decoder_t *wide_of (train_decoder_t *m)
+{
+    train_decoder_config_t c = m->config;
+    train_decoder_t *wide;
+    double *w;
+    void *own = bring (m, &m->weights.t);
+
+    c.dtype = TRAIN_F64;
+    c.device = (DLDevice){kDLCPU, 0};
+    wide = make (&c);
+    w = wide->weights.t.data;
+    for (size_t i = 0; i < wide->numel; i++)
+        w[i] = number (own, i, m->config.dtype);
+    free (own);
+    return wide;
+}
+
+/* The worst parameter's |g - want| / |want|. */
+static double worst_of (train_decoder_t *m, const train_decoder_t *wide)
+{
+    float *g = bring (m, &m->grads.t);
+    const double *want = wide->grads.t.data;
+    double worst = 0;
+
+    for (size_t i = 0; i < m->n_params; i++) {
+        const train_param_t *p = &m->params[i];
+        double diff = 0, norm = 0;
+
+        for (size_t e = p->offset; e < p->offset + p->count; e++) {
+            diff += ((double)g[e] - want[e]) * ((double)g[e] - want[e]);
+            norm += want[e] * want[e];
+        }
+        if (!(sqrt (diff / norm) <= worst))
+            worst = sqrt (diff / norm);
+    }
+    free (g);
+    return worst;
+}
+
+static void clear (train_decoder_t *m)
+{
+    train_error_t err = {0};
+
+    need (m->ops->fill (m->device, m->grads.t.data, 0,
+                        (size_t)train_tensor_bytes (&m->grads.t), m->stream,
+                        &err),
+          &err);
+}
+
+static void beside_twin (const train_decoder_config_t *c,
+                         const int32_t *documents, double bound,
+                         const char *what)
+{
+    train_decoder_t *m = make (c), *wide = wide_of (m);
+    double loss = step (m, documents), want = step (wide, documents);
+    double worst = worst_of (m, wide);
+    char text[160];
+
+    printf ("# loss %.9g, in f64 %.9g; worst gradient %.3g\n", loss, want,
+            worst);
+    snprintf (text, sizeof (text), "%s, recompute %d, %s: as f64 within %g",
+              train_dtype_name (c->dtype), (int)c->recompute, what, bound);
+    tap_ok (fabs (loss - want) <= bound * want && worst <= bound, text);
+    /* with documents and without in turn: the room is made again */
+    if (documents) {
+        double whole = step (m, NULL), again;
+
+        clear (m);
+        again = step (m, documents);
+        tap_ok (fabs (whole - want) > 1e-4 * want && again == loss
+                    && worst_of (m, wide) == worst,
+                "one document a row has another loss; then the same bits");
+    }
+    train_decoder_destroy (m);
+    train_decoder_destroy (wide);
+}
+
+static void fill_batch (void)
+{
+    int32_t start = 0, length = 1;
+
+    for (int32_t i = 0; i < B * T; i++) {
+        int32_t t = i % T;
+
+        if (t == 0 || t - start == length) {
+            start = t;
+            length = length < 128 ? length * 2 : 1;
+        }
+        starts[i] = start;
+        tokens[i] = (int32_t)((unsigned)i * 2654435761u % V);
+        targets[i] =
+            i % 17 == 3 ? -1 : (int32_t)((unsigned)(i + 1) * 2654435761u % V);
+    }
+}
+
+static void test_documents (void)
+{
+    static const struct {
+        train_dtype_t dtype;
+        train_recompute_t recompute;
+        double bound;
+    } cases[] = {{TRAIN_F32, TRAIN_RECOMPUTE_NOTHING, 1e-5},
+                 {TRAIN_BF16, TRAIN_RECOMPUTE_CHEAP, 0.03},
+                 {TRAIN_F16, TRAIN_RECOMPUTE_BLOCKS, 0.004}};
+
+    for (size_t i = 0; i < sizeof (cases) / sizeof (*cases); i++) {
+        train_decoder_config_t c = config (cases[i].dtype, true);
+
+        c.recompute = cases[i].recompute;
+        beside_twin (&c, starts, cases[i].bound, "documents");
+    }
+}
+
+int main (void)
+{
+    train_error_t err = {0};
+
+    if (backend_cuda.probe (NULL, &err) != TRAIN_OK)
+        tap_skip_all (err.text);
+    fill_batch ();
+    test_documents ();
+    return tap_end ();
+}
+
+#else
+
+int main (void)
+{
+    tap_skip_all ("libtrain was built without CUDA");
+}
+
+#endif
