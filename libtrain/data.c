@@ -16,36 +16,11 @@
 
 #include <train/tokens.h>
 
+#include "data_impl.h"
 #include "err.h"
 #include "opts.h"
 #include "permute.h"
 #include "tokens.h"
-
-struct file {
-    char *name;
-    dev_t dev;
-    ino_t ino;
-};
-
-/* A file of tokens: where it begins in the stream. */
-struct part {
-    train_tokens_t *tokens;
-    int64_t first;
-};
-
-struct train_data {
-    struct file *file; /* (n_files) */
-    size_t n_files;
-    unsigned char *byte; /* (n_bytes) of text; of tokens it is NULL */
-    size_t n_bytes, cap;
-    struct part *part; /* (n_parts) of tokens; of text NULL */
-    size_t n_parts;
-    int64_t n_tokens; /* of the stream, of either kind */
-    int64_t n_samples, held;
-    int seq;
-    bool shuffle;
-    uint64_t seed, hash;
-};
 
 static train_status_t grow (train_data_t *d, size_t need, train_error_t *err)
 {
@@ -338,6 +313,8 @@ train_status_t train_data_open (const train_data_options_t *opts,
     d->seed = o.seed;
     if ((status = fill (d, o.files, err)) == TRAIN_OK)
         status = hold_out (d, o.held, err);
+    if (status == TRAIN_OK && o.documents)
+        status = data_by_documents (d, err);
     if (status != TRAIN_OK)
         train_data_close (d);
     else
@@ -443,8 +420,8 @@ static size_t part_of (const train_data_t *d, int64_t at)
     return low;
 }
 
-/* [n] tokens from [at] of the stream on, over as many files as it takes. */
-static void copy (const train_data_t *d, int64_t at, int64_t n, int32_t *out)
+/* Over as many files as it takes. */
+void data_copy (const train_data_t *d, int64_t at, int64_t n, int32_t *out)
 {
     if (!d->n_parts) {
         for (int64_t i = 0; i < n; i++)
@@ -460,29 +437,5 @@ static void copy (const train_data_t *d, int64_t at, int64_t n, int32_t *out)
         out += take;
         at += take;
         n -= take;
-    }
-}
-
-void train_data_get (const train_data_t *d, int64_t position, int32_t *tokens,
-                     int32_t *targets)
-{
-    int64_t at = train_data_index (d, position) * d->seq;
-
-    copy (d, at, d->seq, tokens);
-    copy (d, at + 1, d->seq, targets);
-}
-
-void train_data_documents (const train_data_t *d, int64_t position,
-                           int32_t *documents)
-{
-    int64_t end = d->n_parts ? train_tokens_end (d->part[0].tokens) : -1;
-    int32_t document = 0;
-
-    copy (d, train_data_index (d, position) * d->seq, d->seq, documents);
-    for (int i = 0; i < d->seq; i++) {
-        bool last = end >= 0 && documents[i] == end;
-
-        documents[i] = document;
-        document += last;
     }
 }

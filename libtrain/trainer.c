@@ -125,6 +125,9 @@ static train_status_t set_up (train_trainer_t *t, train_error_t *err)
     t->targets = calloc (n, sizeof (*t->targets));
     if (!t->tokens || !t->targets)
         return err_set (err, TRAIN_ENOMEM, "no memory for %zu tokens", n);
+    if (train_data_is_documents (t->data)
+        && !(t->starts = calloc (n, sizeof (*t->starts))))
+        return err_set (err, TRAIN_ENOMEM, "no memory for %zu tokens", n);
     return same_weights (t, err);
 }
 
@@ -172,6 +175,9 @@ void train_trainer_destroy (train_trainer_t *t)
     train_scaler_destroy (t->scaler);
     free (t->saving_in);
     free (t->saved_in);
+    if (t->starts)
+        train_decoder_documents (t->decoder, NULL);
+    free (t->starts);
     free (t->tokens);
     free (t->targets);
     free (t);
@@ -183,9 +189,14 @@ int trainer_take_rows (train_trainer_t *t, int p)
     int rows = t->rows - row < t->pass ? t->rows - row : t->pass;
     int64_t base = t->step * t->opts.batch + t->first + row;
 
-    for (int i = 0; i < rows; i++)
-        train_data_get (t->data, base + i, t->tokens + (size_t)i * seq,
-                        t->targets + (size_t)i * seq);
+    for (int i = 0; i < rows; i++) {
+        size_t at = (size_t)i * (size_t)seq;
+
+        train_data_get (t->data, base + i, t->tokens + at, t->targets + at);
+        if (t->starts)
+            train_data_starts (t->data, t->tokens + at, t->starts + at);
+    }
+    train_decoder_documents (t->decoder, t->starts);
     return rows;
 }
 
@@ -194,12 +205,23 @@ double trainer_loss_scale (const train_trainer_t *t)
     return t->scaler ? train_scaler_scale (t->scaler) : 1;
 }
 
+double trainer_token_scale (train_trainer_t *t)
+{
+    int64_t first = t->step * t->opts.batch;
+
+    if (t->counted_from != first || t->counted == 0) {
+        t->counted = train_data_counted (t->data, first, t->opts.batch);
+        t->counted_from = first;
+    }
+    return trainer_loss_scale (t) / (double)(t->counted > 0 ? t->counted : 1);
+}
+
 /* One pass; a rank whose rows are through takes part without any. */
 train_status_t trainer_pass (train_trainer_t *t, int p, double *loss_sum,
                              int64_t *counted, train_error_t *err)
 {
     int seq = train_data_seq (t->data), rows;
-    double scale = trainer_loss_scale (t) / ((double)t->opts.batch * seq), loss;
+    double loss;
     int64_t n;
 
     if (t->gpu)
@@ -208,7 +230,7 @@ train_status_t trainer_pass (train_trainer_t *t, int p, double *loss_sum,
     if ((rows = trainer_take_rows (t, p)) <= 0)
         return fsdp_empty_pass (t->fsdp, err);
     TRY (train_decoder_step (t->decoder, t->tokens, t->targets, rows, seq,
-                             scale, &loss, &n, err));
+                             trainer_token_scale (t), &loss, &n, err));
     *loss_sum += loss;
     *counted += n;
     return TRAIN_OK;

@@ -25,7 +25,10 @@ struct train_trainer {
     int passes;                /* of a step, on every rank */
     int first;                 /* this rank's first row in the global batch */
     int32_t *tokens, *targets; /* (pass, seq) */
+    int32_t *starts;           /* (pass, seq) with documents, else NULL */
     int64_t step, n_tokens, n_skips, skip_run;
+    int64_t counted, counted_from; /* targets of the step that begins there; 0:
+                                      not counted yet */
     char *saved_in; /* the newest checkpoint: where, and of which step */
     int64_t saved_step;
     double loss;               /* of the last step */
@@ -41,12 +44,15 @@ struct train_trainer {
 train_status_t trainer_compare (train_trainer_t *trainer, train_error_t *err);
 
 /* trainer_take_rows - this rank's rows of pass [pass] of the step, to tokens and
- * targets. Returns how many; 0 or less: none.
+ * targets, and their documents to the decoder. Returns how many; 0 or less: none.
  * trainer_loss_scale - 1 without a scaler.
+ * trainer_token_scale - of the loss of one token in a pass: its weight in the
+ * mean of the step times the loss scale. Equal on all ranks.
  * trainer_is_sharded - has each rank a part alone?
  * trainer_updated - the masters have changed: weights follow. */
 int trainer_take_rows (train_trainer_t *trainer, int pass);
 double trainer_loss_scale (const train_trainer_t *trainer);
+double trainer_token_scale (train_trainer_t *trainer);
 bool trainer_is_sharded (const train_trainer_t *trainer);
 train_status_t trainer_updated (train_trainer_t *trainer, train_error_t *err);
 

@@ -23,6 +23,7 @@ struct eval {
     int64_t samples, passes;
     int rows, seq;
     int32_t *tokens, *targets; /* (rows, seq) */
+    int32_t *starts;           /* as these, with documents; else NULL */
     double *sums;              /* (passes) losses, then (passes) tokens */
 };
 
@@ -69,7 +70,10 @@ static train_status_t prepare (struct eval *e, const train_trainer_t *t,
     e->tokens = calloc (n, sizeof (*e->tokens));
     e->targets = calloc (n, sizeof (*e->targets));
     e->sums = calloc (2 * (size_t)e->passes, sizeof (*e->sums));
-    if (!e->tokens || !e->targets || !e->sums)
+    if (train_data_is_documents (e->data))
+        e->starts = calloc (n, sizeof (*e->starts));
+    if (!e->tokens || !e->targets || !e->sums
+        || (train_data_is_documents (e->data) && !e->starts))
         return err_set (err, TRAIN_ENOMEM,
                         "no memory to evaluate %d samples of %d tokens",
                         e->rows, e->seq);
@@ -86,12 +90,15 @@ static void take_rows (const struct eval *e, int64_t pass)
 
         if (s < e->samples) {
             train_data_get (e->data, e->held ? -1 - s : s, tokens, targets);
-            continue;
+        } else {
+            for (int j = 0; j < e->seq; j++) {
+                tokens[j] = 0;
+                targets[j] = -1;
+            }
         }
-        for (int j = 0; j < e->seq; j++) {
-            tokens[j] = 0;
-            targets[j] = -1;
-        }
+        if (e->starts)
+            train_data_starts (e->data, tokens,
+                               e->starts + (size_t)i * (size_t)e->seq);
     }
 }
 
@@ -104,6 +111,7 @@ static train_status_t run_pass (train_trainer_t *t, struct eval *e,
     if (!t->gpu)
         TRY (fsdp_pass (t->fsdp, false, err));
     take_rows (e, pass);
+    train_decoder_documents (t->decoder, e->starts);
     TRY (train_decoder_forward (t->decoder, NULL, e->tokens, e->targets,
                                 e->rows, e->seq, &loss, &n, err));
     if (!mine)
@@ -162,6 +170,8 @@ train_status_t train_trainer_eval (train_trainer_t *t,
     if (status == TRAIN_OK)
         status = add_up (t, &e, &got, err);
     train_trace_end (&span, NULL, NULL, 0);
+    train_decoder_documents (t->decoder, NULL);
+    free (e.starts);
     free (e.tokens);
     free (e.targets);
     free (e.sums);

@@ -186,15 +186,14 @@ static train_status_t still (const train_trainer_t *t, train_error_t *err)
 train_status_t trainer_gpu_pass (train_trainer_t *t, int p, int64_t *counted,
                                  train_error_t *err)
 {
-    double scale = trainer_loss_scale (t)
-                   / ((double)t->opts.batch * train_data_seq (t->data));
     int64_t n = 0;
     int rows = trainer_take_rows (t, p);
 
     if (rows <= 0)
         return TRAIN_OK;
     TRY (decoder_step_add (t->decoder, t->tokens, t->targets, rows,
-                           train_data_seq (t->data), scale, &n, err));
+                           train_data_seq (t->data), trainer_token_scale (t),
+                           &n, err));
     *counted += n;
     return TRAIN_OK;
 }

@@ -33,6 +33,7 @@ static const struct conf_key keys[] = {
     {"data", "batch", CONF_INT, AT (batch), 1, 1 << 24, NULL},
     {"data", "micro_batch", CONF_INT, AT (micro_batch), 1, 1 << 24, NULL},
     {"data", "shuffle", CONF_BOOL, AT (shuffle), 0, 0, NULL},
+    {"data", "documents", CONF_BOOL, AT (tune.documents), 0, 0, NULL},
     {"optim", "lr", CONF_DOUBLE, AT (lr), 0, 1e3, NULL},
     {"optim", "min_lr", CONF_DOUBLE, AT (min_lr), 0, 1e3, NULL},
     {"optim", "warmup", CONF_INT, AT (warmup), 0, 1e12, NULL},
@@ -401,6 +402,7 @@ train_data_options_t settings_data (const struct settings *c)
         .shuffle = c->shuffle,
         .seed = (uint64_t)c->seed,
         .held = settings_eval_held (c),
+        .documents = c->tune.documents,
     };
 }
 

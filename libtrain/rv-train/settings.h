@@ -11,6 +11,7 @@
 
 #include "plan/error.h"
 #include "settings_eval.h"
+#include "settings_tune.h"
 
 /* Types are those of conf.h: choices are int, numbers int64_t or double. */
 struct settings {
@@ -53,6 +54,7 @@ struct settings {
     char *resume; /* "auto", "off" or a path */
 
     struct settings_eval eval;
+    struct settings_tune tune;
 
     char *log_file; /* NULL: RV_OUTPUT_DIR/metrics.jsonl, else none */
     int64_t log_every;

@@ -43,6 +43,7 @@ train_data_options_t settings_eval_data (const struct settings *c)
         .size = sizeof (train_data_options_t),
         .files = c->eval.files,
         .seq = (int)c->seq,
+        .documents = c->tune.documents,
     };
 }
 

@@ -40,8 +40,10 @@ typedef struct train_data_options {
     int seq;           /* tokens of a sample, >= 1 */
     bool shuffle;      /* false: every epoch in the order of the stream */
     uint64_t seed;
-    int64_t held; /* so many of the last samples are held out: no epoch has
+    int64_t held;   /* so many of the last samples are held out: no epoch has
                      them, and n is less by as many; 0 = none */
+    bool documents; /* samples are rows of documents, each up to and with the
+                       files' end token: what follows an end is no target */
 } train_data_options_t;
 
 /* train_data_open - read text into memory (it may change afterwards), map files
@@ -49,7 +51,8 @@ typedef struct train_data_options {
  * TRAIN_ENOTFOUND: a path does not exist or a pattern matches nothing;
  * TRAIN_EINVAL: an option is wrong, a path names something that is no regular
  * file (what a pattern matches beside files is passed over), the stream is
- * shorter than seq + 1 bytes, or held leaves no sample to train on; TRAIN_EIO; TRAIN_ENOMEM. */
+ * shorter than seq + 1 bytes, held leaves no sample to train on, or documents are
+ * wanted of files that have no end token, as text; TRAIN_EIO; TRAIN_ENOMEM. */
 train_status_t train_data_open (const train_data_options_t *opts,
                                 train_data_t **ret_data, train_error_t *err);
 void train_data_close (train_data_t *data); /* NULL is fine */
@@ -65,6 +68,9 @@ bool train_data_shuffle (const train_data_t *data);
 uint64_t train_data_seed (const train_data_t *data);
 /* Every token is below it: 256 of text. */
 int64_t train_data_vocab (const train_data_t *data);
+/* The token that ends a document; -1: there is none, as in text. */
+int64_t train_data_end (const train_data_t *data);
+bool train_data_is_documents (const train_data_t *data); /* as opened */
 /* XXH3 (64 bits) of the stream, of files of tokens that of their headers, which
  * have their sums: the same on every rank, and when resumed. */
 uint64_t train_data_hash (const train_data_t *data);
@@ -75,7 +81,8 @@ int64_t train_data_index (const train_data_t *data, int64_t position);
 
 /* train_data_get - the sample at [position].
  *   tokens    (seq) written
- *   targets   (seq) written: the token that follows each */
+ *   targets   (seq) written: the token that follows each; with documents -1
+ *             where that is another document's */
 void train_data_get (const train_data_t *data, int64_t position,
                      int32_t *tokens, int32_t *targets);
 
@@ -84,6 +91,19 @@ void train_data_get (const train_data_t *data, int64_t position,
  *               token that ends a document; of text all are 0 */
 void train_data_documents (const train_data_t *data, int64_t position,
                            int32_t *documents);
+
+/* train_data_starts - where the document of each token of a sample begins, as
+ * train_decoder_documents takes it.
+ *   tokens   (seq) of train_data_get
+ *   starts   (seq) written; all 0 unless opened with documents. A document that
+ *            began before the sample begins at 0 */
+void train_data_starts (const train_data_t *data, const int32_t *tokens,
+                        int32_t *starts);
+
+/* train_data_counted - how many targets of the [n] samples from [position] on
+ * are not -1: with documents it reads them, else it is n seq. */
+int64_t train_data_counted (const train_data_t *data, int64_t position,
+                            int64_t n);
 
 #ifdef __cplusplus
 }

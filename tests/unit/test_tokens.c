@@ -192,13 +192,52 @@ static void test_as_data (void **state)
     assert_non_null (strstr (err.text, "a.bin"));
 }
 
+/* With documents an end's target does not count; without they are one. */
+static void test_documents (void **state)
+{
+    const int32_t a[] = {10, 99, 99, 12, 13}, b[] = {14, 99, 15, 16, 17, 18};
+    const int32_t targets[] = {99, -1, -1, 13, 14, 99, -1, 16, 17, 18};
+    const int32_t starts[] = {0, 0, 2, 3, 3, 0, 0, 2, 2, 2};
+    const int32_t none[5] = {0};
+    train_data_options_t o = {
+        .size = sizeof (o), .files = "a.bin, b.bin", .seq = 5};
+    train_data_t *d = NULL;
+    int32_t x[5], y[5], z[5];
+    uint64_t hash[2];
+    train_error_t err = {0};
+
+    (void)state;
+    put ("a.bin", 100, 99, a, 5);
+    put ("b.bin", 100, 99, b, 6);
+    for (int on = 0; on < 2; on++) {
+        o.documents = on;
+        assert_int_equal (train_data_open (&o, &d, &err), 0);
+        assert_int_equal (train_data_end (d), 99);
+        for (int p = 0; p < 2; p++) {
+            train_data_get (d, p, x, y);
+            train_data_starts (d, x, z);
+            assert_memory_equal (z, on ? starts + 5 * p : none, sizeof (z));
+            if (on)
+                assert_memory_equal (y, targets + 5 * p, sizeof (y));
+        }
+        assert_int_equal (train_data_counted (d, 0, 2), on ? 7 : 10);
+        hash[on] = train_data_hash (d);
+        train_data_close (d);
+    }
+    assert_true (hash[0] != hash[1]);
+    put ("a.bin", 100, -1, a, 5);
+    o.files = "a.bin";
+    o.seq = 2;
+    assert_int_equal (train_data_open (&o, &d, &err), TRAIN_EINVAL);
+    assert_non_null (strstr (err.text, "a.bin has no end of documents"));
+}
+
 int main (void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test (test_round_trip),
-        cmocka_unit_test (test_layout),
-        cmocka_unit_test (test_refused),
-        cmocka_unit_test (test_as_data),
+        cmocka_unit_test (test_round_trip), cmocka_unit_test (test_layout),
+        cmocka_unit_test (test_refused),    cmocka_unit_test (test_as_data),
+        cmocka_unit_test (test_documents),
     };
 
     return cmocka_run_group_tests_name ("tokens", tests, set_up, tear_down);

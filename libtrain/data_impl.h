@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * data_impl.h - the inside of train_data_t, for the files that make samples */
+#ifndef TRAIN_DATA_IMPL_H
+#define TRAIN_DATA_IMPL_H
+
+#include <sys/types.h>
+
+#include <train/data.h>
+#include <train/tokens.h>
+
+struct file {
+    char *name;
+    dev_t dev;
+    ino_t ino;
+};
+
+/* A file of tokens: where it begins in the stream. */
+struct part {
+    train_tokens_t *tokens;
+    int64_t first;
+};
+
+struct train_data {
+    struct file *file; /* (n_files) */
+    size_t n_files;
+    unsigned char *byte; /* (n_bytes) of text; of tokens it is NULL */
+    size_t n_bytes, cap;
+    struct part *part; /* (n_parts) of tokens; of text NULL */
+    size_t n_parts;
+    int64_t n_tokens; /* of the stream, of either kind */
+    int64_t n_samples, held;
+    int seq;
+    bool shuffle, documents;
+    uint64_t seed, hash;
+};
+
+/* data_copy - [n] tokens from [at] of the stream on, which has them. */
+void data_copy (const train_data_t *data, int64_t at, int64_t n, int32_t *out);
+
+/* data_by_documents - samples are rows of documents from now on; the hash tells
+ * it. TRAIN_EINVAL: the files have no end token. */
+train_status_t data_by_documents (train_data_t *data, train_error_t *err);
+
+#endif
