@@ -15,10 +15,21 @@ static const struct backend_ops *const all[] = {
     &backend_host,
 };
 
+static const struct backend_ops *replaced;
+
+void backend_replace (const struct backend_ops *cuda)
+{
+    replaced = cuda;
+}
+
 train_status_t backend_find (const char *name,
                              const struct backend_ops **ret_ops,
                              train_error_t *err)
 {
+    if (replaced && name && strcmp (name, "cuda") == 0) {
+        *ret_ops = replaced;
+        return TRAIN_OK;
+    }
     for (size_t i = 0; i < sizeof (all) / sizeof (*all); i++) {
         train_status_t status;
 

@@ -109,6 +109,8 @@ struct backend_ops {
 
     /* Kernels of kernels/view.h (required), on [stream] of [device]. */
     const struct view_ops *view;
+    /* Kernels over flat arenas (required), as view. */
+    const struct flat_ops *flat;
     /* enter - make [device] the thread's; returns the one before for leave.
      * Kernels are launched between the two. */
     int (*enter) (int device);
@@ -184,6 +186,21 @@ struct view_ops {
                         void *stream);
 };
 
+/* As kernels/kernels.h has them; sumsq's [parts] is of a GPU alone. */
+struct flat_ops {
+    void (*accumulate_f32) (float *sum, const float *x, size_t n, void *stream);
+    void (*accumulate_bf16) (float *sum, const uint16_t *x, size_t n,
+                             void *stream);
+    void (*sumsq) (double *ret, double *parts, const float *x, size_t n,
+                   void *stream);
+    void (*clip_factor) (float *factor, double *norm, const double *sumsq,
+                         double inv_scale, double max_norm, void *stream);
+    void (*adamw) (float *p, uint16_t *copy, float *m, float *v, const float *g,
+                   const float *factor, size_t n, double lr, double beta1,
+                   double beta2, double eps, double weight_decay, int64_t step,
+                   uint64_t first, const uint32_t *key, void *stream);
+};
+
 /* backend_find - by name ("host", "cuda"), or NULL for the best that serves.
  * One that is asked for and cannot serve is an error with its reason:
  * TRAIN_EINVAL for an unknown name, TRAIN_ENOTSUP. */
@@ -191,7 +208,12 @@ train_status_t backend_find (const char *name,
                              const struct backend_ops **ret_ops,
                              train_error_t *err);
 
+/* backend_replace - of tests: this one is "cuda" from now on; NULL: the real.
+ */
+void backend_replace (const struct backend_ops *cuda);
+
 extern const struct view_ops view_host;
+extern const struct flat_ops flat_host;
 extern const struct backend_ops backend_host;
 extern const struct backend_ops backend_cuda; /* if HAVE_CUDA */
 extern const struct backend_share backend_cuda_share;

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "err.h"
+#include "kernels/kernels.h"
 
 /* The one place where CUDA's results become ours. Clears the last error, so
  * that a failure is reported once (a lost device stays lost). */
@@ -398,6 +399,14 @@ static const struct view_ops view_cuda = {
     .pieces_sum = kern_pieces_sum_cuda,
 };
 
+static const struct flat_ops flat_cuda = {
+    .accumulate_f32 = kern_accumulate_f32_cuda,
+    .accumulate_bf16 = kern_accumulate_bf16_cuda,
+    .sumsq = kern_sumsq_f32_cuda,
+    .clip_factor = kern_clip_factor_cuda,
+    .adamw = kern_adamw_bf16_cuda,
+};
+
 const struct backend_ops backend_cuda = {
     .name = "cuda",
     .probe = op_probe,
@@ -425,6 +434,7 @@ const struct backend_ops backend_cuda = {
     .share = &backend_cuda_share,
     .graph = &backend_cuda_graph,
     .view = &view_cuda,
+    .flat = &flat_cuda,
     .enter = op_enter,
     .leave = op_leave,
 };

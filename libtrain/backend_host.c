@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "err.h"
+#include "kernels/kernels.h"
 
 #define ALIGNMENT 64 /* a cache line, and any vector register */
 
@@ -166,6 +167,21 @@ const struct view_ops view_host = {
     .pieces_sum = kern_pieces_sum_host,
 };
 
+static void sumsq (double *ret, double *parts, const float *x, size_t n,
+                   void *stream)
+{
+    (void)parts;
+    kern_sumsq_f32_host (ret, x, n, stream);
+}
+
+const struct flat_ops flat_host = {
+    .accumulate_f32 = kern_accumulate_f32_host,
+    .accumulate_bf16 = kern_accumulate_bf16_host,
+    .sumsq = sumsq,
+    .clip_factor = kern_clip_factor_host,
+    .adamw = kern_adamw_bf16_host,
+};
+
 const struct backend_ops backend_host = {
     .name = "host",
     .probe = op_probe,
@@ -189,6 +205,7 @@ const struct backend_ops backend_host = {
     .model = op_model,
     .fill = op_fill,
     .view = &view_host,
+    .flat = &flat_host,
     .enter = op_enter,
     .leave = op_leave,
 };

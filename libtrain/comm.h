@@ -92,6 +92,11 @@ struct comm_pieces {
     struct comm_piece piece[];
 };
 
+/* Events of the GPU between which it makes a call. */
+struct comm_flow {
+    void *before, *after;
+};
+
 /* A backend. One thread at a time calls it, but for abort. */
 struct comm_ops {
     const char *name;
@@ -159,6 +164,16 @@ struct comm_ops {
     train_status_t (*graph_end) (void *state, struct comm_call *ret_launch,
                                  void **ret_graph, train_error_t *err);
     void (*graph_free) (void *state, void *graph);
+
+    /* flow (optional, with settle) - as run or follow, but the GPU makes the call
+   * between the events of [flow] and nothing is waited for; calls come in
+   * their order. A call without elements records no event.
+   * settle - until [event], behind the calls that flow, has come: with the
+   * deadline, and as run finds out who has ended. */
+    train_status_t (*flow) (void *state, const struct comm_call *call,
+                            const void *from, void *to, bool follow,
+                            const struct comm_flow *flow, train_error_t *err);
+    train_status_t (*settle) (void *state, void *event, train_error_t *err);
 
     /* check (optional) - may a call use memory that says to be where this
      * backend's tensors are? TRAIN_EINVAL. */

@@ -281,6 +281,34 @@ static train_status_t op_follow (void *state, const struct comm_call *call,
     return finish (state, err);
 }
 
+/* host_end waits for settle: until then this rank does not have its results. */
+static train_status_t op_flow (void *state, const struct comm_call *call,
+                               const void *from, void *to, bool follow,
+                               const struct comm_flow *flow, train_error_t *err)
+{
+    struct nccl *nccl = state;
+    train_status_t status;
+
+    nccl->flow = flow;
+    status = nccl_start (nccl, call, from, to, NULL, follow, err);
+    nccl->flow = NULL;
+    return status;
+}
+
+static train_status_t op_settle (void *state, void *event, train_error_t *err)
+{
+    struct nccl *nccl = state;
+    void *done = nccl->done;
+    train_status_t status;
+
+    nccl->since_ms = nccl->looked_ms = clock_ms ();
+    nccl->idle = false;
+    nccl->done = event;
+    status = finish (nccl, err);
+    nccl->done = done;
+    return status;
+}
+
 static train_status_t op_run_pieces (void *state, const struct comm_call *call,
                                      const struct comm_pieces *pieces,
                                      bool follow, train_error_t *err)
@@ -375,6 +403,8 @@ const struct comm_ops comm_nccl = {
     .graph_begin = op_graph_begin,
     .graph_end = op_graph_end,
     .graph_free = op_graph_free,
+    .flow = op_flow,
+    .settle = op_settle,
     .check = op_check,
     .abort = op_abort,
     .fini = op_fini,

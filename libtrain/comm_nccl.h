@@ -92,8 +92,9 @@ struct nccl {
     void *copy;         /* on the GPU, of an all-to-all in place */
     void *wire;         /* on the GPU, of a call that is cast; kept */
     size_t wire_bytes;
-    struct nccl_graph *capture; /* calls are recorded in it, or NULL */
-    struct nccl_graph *running; /* launched by the call in flight, or NULL */
+    const struct comm_flow *flow; /* of the call in flight, or NULL */
+    struct nccl_graph *capture;   /* calls are recorded in it, or NULL */
+    struct nccl_graph *running;   /* launched by the call in flight, or NULL */
     struct nccl_graph *graphs;
     int n_graphs;
     bool *sends, *recvs; /* (size) messages that have a connection */
@@ -149,8 +150,8 @@ train_status_t nccl_fail_rc (struct nccl *nccl, int rc, train_error_t *err);
  * nccl_graph_drop - what holds the communicator back: before it ends.
  * nccl_graph_alloc - memory of the GPU for a call that is recorded, which lives
  * as long as the graph.
- * nccl_graph_note, nccl_graph_noted - before and after what a call gives the GPU.
- * nccl_graph_ready - the call in flight launches [graph], or none if NULL.
+ * nccl_graph_note, nccl_graph_noted - before and after what a call gives the
+ * GPU. nccl_graph_ready - the call in flight launches [graph], or none if NULL.
  * nccl_graph_tell - to the ranks of the node, and the watch: how far it is.
  * nccl_graph_where - "; the GPU of rank 0 was in ..."; "" if none runs. */
 train_status_t nccl_graph_begin (struct nccl *nccl, train_error_t *err);

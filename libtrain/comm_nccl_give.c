@@ -216,6 +216,9 @@ static train_status_t by_nccl (struct nccl *nccl, const struct nccl_plan *plan,
  * alone. */
 static train_status_t before_call (struct nccl *nccl, train_error_t *err)
 {
+    if (nccl->flow)
+        return nccl->gpu->event_wait (nccl->stream, nccl->device,
+                                      nccl->flow->before, err);
     if (nccl->capture && !nccl->after)
         return TRAIN_OK;
     TRY (nccl->gpu->event_record (nccl->ready, nccl->device, nccl->after, err));
@@ -224,6 +227,9 @@ static train_status_t before_call (struct nccl *nccl, train_error_t *err)
 
 static train_status_t after_call (struct nccl *nccl, train_error_t *err)
 {
+    if (nccl->flow)
+        return nccl->gpu->event_record (nccl->flow->after, nccl->device,
+                                        nccl->stream, err);
     if (nccl->capture && !nccl->after)
         return TRAIN_OK;
     TRY (nccl->gpu->event_record (nccl->done, nccl->device, nccl->stream, err));

@@ -15,8 +15,10 @@ train_status_t fsdp_view (const struct fsdp *f, train_tensor_t *t, void *data,
 {
     int64_t shape[1] = {(int64_t)n};
 
-    (void)f;
-    return train_tensor_view (t, data, dtype, 1, shape, err);
+    TRY (train_tensor_view (t, data, dtype, 1, shape, err));
+    if (f->gpu)
+        t->t.device = (DLDevice){kDLCUDA, f->device};
+    return TRAIN_OK;
 }
 
 size_t fsdp_whole_at (const struct fsdp *f, size_t u)
@@ -29,18 +31,19 @@ size_t fsdp_whole_bytes (const struct fsdp *f, size_t u)
     return f->units[u].plan->chunk * f->world * f->esize;
 }
 
-static train_status_t room (void *ret, size_t bytes, const char *what,
-                            train_error_t *err)
+static train_status_t room (const struct fsdp *f, void *ret, size_t bytes,
+                            const char *what, train_error_t *err)
 {
-    void *data;
+    void *data = NULL;
+    train_status_t status;
 
     bytes = (bytes + ALIGN - 1) / ALIGN * ALIGN;
-    if (!(data = aligned_alloc (ALIGN, bytes ? bytes : ALIGN)))
-        return err_set (err, TRAIN_ENOMEM, "no memory for %s (%zu bytes)", what,
-                        bytes);
-    memset (data, 0, bytes);
+    bytes = bytes ? bytes : ALIGN;
+    status = f->ops->alloc (f->device, bytes, &data, err);
+    if (status != TRAIN_OK)
+        return err_prefix (err, status, "%s of %zu bytes", what, bytes);
     memcpy (ret, &data, sizeof (data));
-    return TRAIN_OK;
+    return fsdp_clear (f, data, bytes, err);
 }
 
 static train_dtype_t real_of (train_dtype_t dtype)
@@ -78,6 +81,8 @@ static train_status_t check (const struct fsdp_options *o,
         return err_set (err, TRAIN_EINVAL, "fsdp: prefetch %d is below 0",
                         o->prefetch);
     TRY (check_types (o, m, sharded, err));
+    if (m->ops && m->dtype == TRAIN_F64)
+        return err_set (err, TRAIN_ENOTSUP, "fsdp: F64 on a GPU");
     if (m->n_visits == 0)
         return err_set (err, TRAIN_EINVAL, "fsdp: the model visits no unit");
     if (sharded ? !m->set_unit : !m->weights || !m->grads)
@@ -195,7 +200,7 @@ static train_status_t make_slots (struct fsdp *f, size_t most,
                         f->n_slots);
     for (size_t i = 0; i < f->n_slots; i++)
         TRY (
-            room (&f->slots[i],
+            room (f, &f->slots[i],
                   (full ? most : fsdp_whole_bytes (f, i)) / f->esize * f->wsize,
                   "a gathered unit", err));
     return TRAIN_OK;
@@ -212,12 +217,12 @@ static train_status_t make_rooms (struct fsdp *f, train_error_t *err)
     TRY (make_slots (f, most, err));
     f->kept_bytes = train_shard_size (f->plan) * f->world * f->esize;
     if (f->opts.no_sync)
-        TRY (room (&f->kept, f->kept_bytes, "gradients of all passes", err));
+        TRY (room (f, &f->kept, f->kept_bytes, "gradients of all passes", err));
     for (size_t i = 0; i < FSDP_N_GRADS; i++) {
         if (!f->opts.no_sync)
-            TRY (room (&f->room[i].data, most, "a unit's gradients", err));
+            TRY (room (f, &f->room[i].data, most, "a unit's gradients", err));
         if (wire)
-            TRY (room (&f->room[i].wire,
+            TRY (room (f, &f->room[i].wire,
                        most / f->esize * train_dtype_size (f->opts.reduce),
                        "gradients on the wire", err));
     }
@@ -233,11 +238,11 @@ static train_status_t make_shard (struct fsdp *f, const struct fsdp_model *m,
 
     f->held.shard = n;
     if (f->sharded || low)
-        TRY (room (&f->arena, (f->sharded ? 2 : 1) * n * f->esize, "a shard",
+        TRY (room (f, &f->arena, (f->sharded ? 2 : 1) * n * f->esize, "a shard",
                    err));
     f->own_low = f->sharded && low;
     if (f->own_low)
-        TRY (room (&f->low, n * f->wsize, "rounded weights", err));
+        TRY (room (f, &f->low, n * f->wsize, "rounded weights", err));
     else if (low)
         f->low = m->weights;
     if (f->arena)
@@ -265,6 +270,16 @@ static train_status_t set_up (struct fsdp *f, const struct fsdp_model *m,
     return make_shard (f, m, err);
 }
 
+static void set_place (struct fsdp *f, const struct fsdp_model *m)
+{
+    f->gpu = m->ops != NULL;
+    f->ops = m->ops ? m->ops : &backend_host;
+    f->way = m->ops ? &fsdp_way_gpu : &fsdp_way_host;
+    f->device = m->device;
+    f->stream = m->stream;
+    f->loss = m->loss;
+}
+
 train_status_t fsdp_create (const struct fsdp_options *opts,
                             train_group_t *group,
                             const struct fsdp_model *model,
@@ -286,8 +301,12 @@ train_status_t fsdp_create (const struct fsdp_options *opts,
     f->set_unit = model->set_unit;
     f->forget = model->forget;
     f->arg = model->arg;
+    set_place (f, model);
     f->last_pass = true;
-    if ((status = set_up (f, model, err)) != TRAIN_OK)
+    status = set_up (f, model, err);
+    if (status == TRAIN_OK)
+        status = f->way->open (f, err);
+    if (status != TRAIN_OK)
         fsdp_destroy (f);
     else
         *ret_fsdp = f;
@@ -298,21 +317,22 @@ void fsdp_destroy (struct fsdp *f)
 {
     if (!f)
         return;
-    fsdp_wait_any (f);
+    f->way->drain (f);
     if (f->forget)
         f->forget (f->arg);
     for (size_t i = 0; i < f->n_slots && f->slots; i++)
-        free (f->slots[i]);
+        f->ops->free (f->slots[i]);
     for (size_t i = 0; i < FSDP_N_GRADS; i++) {
-        free (f->room[i].data);
-        free (f->room[i].wire);
+        f->ops->free (f->room[i].data);
+        f->ops->free (f->room[i].wire);
     }
+    f->way->close (f);
     free (f->slots);
     free (f->slot_taken);
     if (f->own_low)
-        free (f->low);
-    free (f->kept);
-    free (f->arena);
+        f->ops->free (f->low);
+    f->ops->free (f->kept);
+    f->ops->free (f->arena);
     free (f->works);
     free (f->units);
     free (f->stays);

@@ -5,14 +5,14 @@
  *
  * A model is visited unit by unit: forward in the order of its visits, backward
  * the other way; a unit may be visited twice (a tied head visits the embedding
- * again, which a forward may leave out). Consecutive visits in one flat unit are one stay. With
- * TRAIN_FULL_SHARD a flat unit is gathered for each stay and let go after it,
- * [prefetch] stays ahead are gathered meanwhile, and each stay's gradients are
- * reduce-scattered while the backward goes on. At most prefetch + 1 flat units
- * of weights and two of gradients are whole at a time, beside the shards.
- * TRAIN_SHARD_GRAD_OP keeps weights from forward to backward, and through the
- * passes of a step. TRAIN_DDP sums each flat unit in place, TRAIN_NO_SHARD all
- * of them by one call at the end.
+ * again, which a forward may leave out). Consecutive visits in one flat unit
+ * are one stay. With TRAIN_FULL_SHARD a flat unit is gathered for each stay and
+ * let go after it, [prefetch] stays ahead are gathered meanwhile, and each
+ * stay's gradients are reduce-scattered while the backward goes on. At most
+ * prefetch + 1 flat units of weights and two of gradients are whole at a time,
+ * beside the shards. TRAIN_SHARD_GRAD_OP keeps weights from forward to
+ * backward, and through the passes of a step. TRAIN_DDP sums each flat unit in
+ * place, TRAIN_NO_SHARD all of them by one call at the end.
  *
  * Sums of gradients are sums over ranks and passes: a mean is the caller's, by
  * the scale of its losses. Collectives are issued in an order that the visits
@@ -34,6 +34,7 @@
 #include <train/status.h>
 #include <train/tensor.h>
 
+struct backend_ops;
 struct fsdp;
 
 struct fsdp_options {
@@ -60,6 +61,12 @@ struct fsdp_model {
     void (*set_unit) (void *arg, size_t unit, void *weights, void *grads);
     void (*forget) (void *arg); /* the engine ends; may be NULL */
     void *arg;
+    /* Of a GPU: its backend, and the stream that passes are given to; [loss]
+   * (1) there, which fsdp_finish sums. NULL: the host. */
+    const struct backend_ops *ops;
+    int device;
+    void *stream;
+    double *loss;
     /* Of TRAIN_NO_SHARD and TRAIN_DDP: the whole model, in the order of the
      * parameters; set_unit is not called. Else NULL. */
     void *weights, *grads;
@@ -146,14 +153,38 @@ train_status_t fsdp_drop (struct fsdp *fsdp, train_error_t *err);
 /* fsdp_end - wait until this rank's gradients are the sums of all. */
 train_status_t fsdp_end (struct fsdp *fsdp, train_error_t *err);
 
+#define FSDP_SUMS 8
+struct fsdp_update {
+    double lr, clip;  /* largest norm; 0 = any */
+    double inv_scale; /* 1 / what losses were scaled by; else 1 */
+};
+struct fsdp_report {
+    double loss, norm; /* sum over ranks and passes; before clipping */
+    double sums[FSDP_SUMS];
+    bool skipped; /* the norm is not finite: nothing was updated, anywhere */
+};
+
+/* fsdp_finish - of a GPU, instead of fsdp_end and all behind it: norm by one
+ * all-reduce, clipping, AdamW that writes the rounded weights too, and the
+ * sums; enqueued, then one wait. A rank that ends meanwhile is TRAIN_EPEER
+ * here. adamw   by fsdp_adamw own     (n) numbers of this rank; their sums over
+ * all go to [ret] TRAIN_ESTATE before fsdp_begin, and on the host. */
+train_status_t fsdp_finish (struct fsdp *fsdp, train_adamw_t *adamw,
+                            const struct fsdp_update *update, const double *own,
+                            size_t n, struct fsdp_report *ret,
+                            train_error_t *err);
+/* fsdp_settle - of a GPU: wait for all that passes have enqueued, as after one
+ * that only evaluates; with the group's deadline. */
+train_status_t fsdp_settle (struct fsdp *fsdp, train_error_t *err);
+
 /* fsdp_sumsq - of the gradients that this rank answers for: the sum over all
  * ranks is the whole gradient's, each element counted once (with replicas only
  * rank 0 answers). Inf or NaN where an element is. Local. */
 double fsdp_sumsq (const struct fsdp *fsdp);
 
 /* fsdp_unused - names of the parameters whose gradient is zero on every rank
- * and that are not frozen, as "a, b": "" when there is none. Collective, after fsdp_end.
- *   text   (size) written, cut if need be */
+ * and that are not frozen, as "a, b": "" when there is none. Collective, after
+ * fsdp_end. text   (size) written, cut if need be */
 train_status_t fsdp_unused (struct fsdp *fsdp, char *text, size_t size,
                             train_error_t *err);
 

@@ -5,15 +5,6 @@
 
 #include "err.h"
 #include "fsdp_impl.h"
-#include "kernels/kernels.h"
-
-static train_status_t wait_for (train_work_t **work, train_error_t *err)
-{
-    train_work_t *w = *work;
-
-    *work = NULL; /* the wait frees it, also when it fails */
-    return w ? train_work_wait (w, -1, err) : TRAIN_OK;
-}
 
 static train_status_t take_slot (struct fsdp *f, size_t u, train_error_t *err)
 {
@@ -56,12 +47,12 @@ train_status_t fsdp_gather (struct fsdp *f, size_t u, bool must,
                         + unit->plan->at * f->wsize,
                     f->wdtype, chunk, err));
     TRY (fsdp_view (f, &out, unit->weights, f->wdtype, chunk * f->world, err));
-    return train_all_gather_async (f->group, &in.t, &out.t, &unit->gather, err);
+    return f->way->gather (f, u, &in.t, &out.t, err);
 }
 
 train_status_t fsdp_gather_wait (struct fsdp *f, size_t u, train_error_t *err)
 {
-    return wait_for (&f->units[u].gather, err);
+    return f->way->wait (f, &f->units[u].gather, err);
 }
 
 train_status_t fsdp_release (struct fsdp *f, size_t u, train_error_t *err)
@@ -70,42 +61,12 @@ train_status_t fsdp_release (struct fsdp *f, size_t u, train_error_t *err)
 
     if (!unit->weights)
         return TRAIN_OK;
-    TRY (wait_for (&unit->gather, err));
+    TRY (f->way->wait (f, &unit->gather, err));
+    TRY (f->way->release (f, unit->slot, err));
     f->slot_taken[unit->slot] = false;
     unit->weights = NULL;
     f->held.weights -= unit->plan->chunk * f->world;
     return TRAIN_OK;
-}
-
-/* This rank's block of the reduced gradients joins the shard's. */
-static void add_block (const struct fsdp *f, size_t u, const char *whole)
-{
-    const train_shard_unit_t *plan = f->units[u].plan;
-    size_t n = plan->chunk, block = (size_t)f->rank * n;
-
-    if (f->opts.reduce == TRAIN_BF16) {
-        const uint16_t *from = (const uint16_t *)whole + block;
-        float *to = (float *)f->grads.t.data + plan->at;
-
-        for (size_t i = 0; i < n; i++) {
-            float x;
-
-            kern_cast_bf16_f32_host (&x, from + i, 1, NULL);
-            to[i] += x;
-        }
-    } else if (f->dtype == TRAIN_F64) {
-        const double *from = (const double *)whole + block;
-        double *to = (double *)f->grads.t.data + plan->at;
-
-        for (size_t i = 0; i < n; i++)
-            to[i] += from[i];
-    } else {
-        const float *from = (const float *)whole + block;
-        float *to = (float *)f->grads.t.data + plan->at;
-
-        for (size_t i = 0; i < n; i++)
-            to[i] += from[i];
-    }
 }
 
 /* Until the room's reduction has ended nobody touches its buffers. */
@@ -113,13 +74,12 @@ static train_status_t empty (struct fsdp *f, struct fsdp_grads *g,
                              train_error_t *err)
 {
     size_t n = f->units[g->unit].plan->chunk * f->world;
-    bool reduced = g->work;
+    char *whole;
 
     if (!g->taken)
         return TRAIN_OK;
-    TRY (wait_for (&g->work, err));
-    if (reduced)
-        add_block (f, g->unit, g->wire ? g->wire : g->data);
+    whole = g->data ? g->data : f->kept + fsdp_whole_at (f, g->unit);
+    TRY (f->way->joined (f, g->unit, whole, g->wire, &g->work, err));
     g->taken = false;
     if (g->data)
         f->held.grads -= n;
@@ -143,34 +103,19 @@ train_status_t fsdp_room (struct fsdp *f, size_t u, train_error_t *err)
     TRY (empty (f, g, err));
     g->taken = true;
     g->unit = u;
-    memset (g->data, 0, bytes);
+    TRY (fsdp_clear (f, g->data, bytes, err));
     count (&f->held.grads, &f->held.most_grads, bytes / f->esize);
     f->owner = g;
     f->now = g->data;
     return TRAIN_OK;
 }
 
-/* The unit's whole gradients become one block, in the middle of themselves. */
 static train_status_t scatter (struct fsdp *f, size_t u, char *whole,
                                struct fsdp_grads *g, train_error_t *err)
 {
-    size_t n = f->units[u].plan->chunk;
-    size_t size = train_dtype_size (f->opts.reduce);
-    train_tensor_t in, out;
-
-    if (n == 0)
+    if (f->units[u].plan->chunk == 0)
         return TRAIN_OK;
-    if (g->wire) {
-        kern_cast_f32_bf16_host ((uint16_t *)(void *)g->wire,
-                                 (const float *)(void *)whole, n * f->world,
-                                 NULL);
-        whole = g->wire;
-    }
-    TRY (fsdp_view (f, &in, whole, f->opts.reduce, n * f->world, err));
-    TRY (fsdp_view (f, &out, whole + (size_t)f->rank * n * size, f->opts.reduce,
-                    n, err));
-    return train_reduce_scatter_async (f->group, &in.t, &out.t, TRAIN_SUM,
-                                       &g->work, err);
+    return f->way->scatter (f, u, whole, g->wire, &g->work, err);
 }
 
 /* Replicas: the unit's gradients are summed where they are. */
@@ -184,16 +129,13 @@ static train_status_t sum_in_place (struct fsdp *f, size_t u,
         return TRAIN_OK;
     TRY (fsdp_view (f, &t, (char *)f->grads.t.data + plan->at * f->esize,
                     f->dtype, plan->chunk, err));
-    return train_all_reduce_async (f->group, &t.t, TRAIN_SUM, &f->works[u],
-                                   err);
+    return f->way->sum (f, &t.t, &f->works[u], err);
 }
 
 /* Kept gradients are reduced through the rooms, of which they use the work and
  * the wire, so that the order of waits is that of the others. */
 static train_status_t reduce_kept (struct fsdp *f, size_t u, train_error_t *err)
 {
-    size_t n = f->units[u].plan->chunk;
-    train_tensor_t in, out;
     char *whole = f->kept + fsdp_whole_at (f, u);
 
     if (f->opts.reduce != f->dtype) {
@@ -204,13 +146,9 @@ static train_status_t reduce_kept (struct fsdp *f, size_t u, train_error_t *err)
         g->unit = u;
         return scatter (f, u, whole, g, err);
     }
-    if (n == 0)
+    if (f->units[u].plan->chunk == 0)
         return TRAIN_OK;
-    TRY (fsdp_view (f, &in, whole, f->dtype, n * f->world, err));
-    TRY (fsdp_view (f, &out, whole + (size_t)f->rank * n * f->esize, f->dtype,
-                    n, err));
-    return train_reduce_scatter_async (f->group, &in.t, &out.t, TRAIN_SUM,
-                                       &f->works[u], err);
+    return f->way->scatter (f, u, whole, NULL, &f->works[u], err);
 }
 
 train_status_t fsdp_reduce (struct fsdp *f, size_t u, bool again,
@@ -230,25 +168,13 @@ train_status_t fsdp_reduce_wait (struct fsdp *f, train_error_t *err)
     for (size_t i = 0; i < FSDP_N_GRADS; i++)
         TRY (empty (f, &f->room[(f->next_room + i) % FSDP_N_GRADS], err));
     for (size_t u = f->n_units; u-- > 0;) {
-        bool kept = f->works[u] && f->kept;
-
-        TRY (wait_for (&f->works[u], err));
-        if (kept)
-            add_block (f, u, f->kept + fsdp_whole_at (f, u));
+        if (f->kept)
+            TRY (f->way->joined (f, u, f->kept + fsdp_whole_at (f, u), NULL,
+                                 &f->works[u], err));
+        else
+            TRY (f->way->wait (f, &f->works[u], err));
     }
     if (f->kept)
         f->held.grads = 0;
     return TRAIN_OK;
-}
-
-void fsdp_wait_any (struct fsdp *f)
-{
-    for (size_t u = 0; u < f->n_units; u++) {
-        if (f->units)
-            wait_for (&f->units[u].gather, NULL);
-        if (f->works)
-            wait_for (&f->works[u], NULL);
-    }
-    for (size_t i = 0; i < FSDP_N_GRADS; i++)
-        wait_for (&f->room[i].work, NULL);
 }

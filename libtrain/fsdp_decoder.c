@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * fsdp_decoder.c - the engine over a decoder: its units, visits and hooks */
 #include <stdlib.h>
-#include <string.h>
 
 #include "decoder_impl.h"
 #include "err.h"
 #include "fsdp_impl.h"
+#include "group_impl.h"
 
 train_status_t train_decoder_create_bare (const train_decoder_config_t *config,
                                           train_decoder_t **ret_decoder,
@@ -80,6 +80,21 @@ static train_status_t list_visits (const train_decoder_t *d, size_t **ret,
     return TRAIN_OK;
 }
 
+/* The group moves what is where the decoder is. */
+static train_status_t check_place (const train_group_t *group,
+                                   const train_decoder_t *d, train_error_t *err)
+{
+    bool gpu = train_decoder_config (d)->device.device_type == kDLCUDA;
+
+    if (gpu == group->ops->gpu && (!gpu || group->where.device == d->device))
+        return TRAIN_OK;
+    return err_set (err, TRAIN_EINVAL,
+                    "a decoder %s and a group of backend %s do not go "
+                    "together; nccl moves memory of its GPU, host and mpi the "
+                    "host's",
+                    gpu ? "on a GPU" : "in host memory", group->ops->name);
+}
+
 static train_status_t create (const struct fsdp_options *opts,
                               train_group_t *group, train_decoder_t *d,
                               train_shard_param_t *params, size_t n_params,
@@ -101,9 +116,13 @@ static train_status_t create (const struct fsdp_options *opts,
     };
     struct decoder_hooks hooks = {before, after, NULL};
 
-    if (train_decoder_config (d)->device.device_type == kDLCUDA)
-        return err_set (err, TRAIN_ENOTSUP,
-                        "fsdp: a decoder on a GPU is not served yet");
+    if (train_decoder_config (d)->device.device_type == kDLCUDA) {
+        model.ops = d->ops;
+        model.device = d->device;
+        model.stream = d->stream;
+        model.loss = d->sum;
+    }
+    TRY (check_place (group, d, err));
     TRY (fsdp_create (opts, group, &model, ret_fsdp, err));
     hooks.arg = *ret_fsdp;
     decoder_set_hooks (d, &hooks);
@@ -118,9 +137,6 @@ train_status_t fsdp_of_decoder (const struct fsdp_options *opts,
     size_t *visits = NULL, n_params = 0, n_visits = 0;
     train_status_t status;
 
-    if (train_decoder_config (d)->device.device_type == kDLCUDA)
-        return err_set (err, TRAIN_ENOTSUP,
-                        "trainer: decoders on a GPU are not served yet");
     status = read_params (d, &params, &n_params, err);
     if (status == TRAIN_OK)
         status = list_visits (d, &visits, &n_visits, err);
@@ -133,8 +149,8 @@ train_status_t fsdp_of_decoder (const struct fsdp_options *opts,
 }
 
 /* This rank's part of unit [unit], whose whole is [drawn]. */
-static void keep (struct fsdp *f, const train_decoder_t *d, size_t unit,
-                  const char *drawn)
+static train_status_t keep (struct fsdp *f, const train_decoder_t *d,
+                            size_t unit, const char *drawn, train_error_t *err)
 {
     size_t first = decoder_unit (d, unit)->first;
 
@@ -144,10 +160,11 @@ static void keep (struct fsdp *f, const train_decoder_t *d, size_t unit,
 
         if (train_shard_param (f->plan, i)->unit != (int)unit)
             continue;
-        memcpy ((char *)f->weights.t.data + r.at * f->esize,
-                drawn + (p->offset - first + r.begin) * f->esize,
-                r.count * f->esize);
+        TRY (fsdp_copy (f, (char *)f->weights.t.data + r.at * f->esize,
+                        drawn + (p->offset - first + r.begin) * f->esize,
+                        r.count * f->esize, err));
     }
+    return TRAIN_OK;
 }
 
 train_status_t fsdp_init_decoder (struct fsdp *f, const train_decoder_t *d,
@@ -169,7 +186,7 @@ train_status_t fsdp_init_decoder (struct fsdp *f, const train_decoder_t *d,
             break;
         }
         decoder_init_unit (draws, u, seed, drawn);
-        keep (f, d, u, drawn);
+        status = keep (f, d, u, drawn, err);
         free (drawn);
     }
     train_decoder_destroy (draws);
@@ -182,6 +199,7 @@ train_status_t fsdp_adamw (const struct fsdp *f, const train_decoder_t *d,
                            train_adamw_t **ret_adamw, train_error_t *err)
 {
     size_t n = train_decoder_n_params (d), k = 0;
+    train_adamw_options_t o = *opts;
     train_param_t *params = calloc (n, sizeof (*params));
     train_status_t status;
 
@@ -197,7 +215,8 @@ train_status_t fsdp_adamw (const struct fsdp *f, const train_decoder_t *d,
         params[k].offset = r.at;
         params[k++].count = r.count;
     }
-    status = train_adamw_create (opts, f->dtype, train_shard_size (f->plan),
+    o.device = f->weights.t.device;
+    status = train_adamw_create (&o, f->dtype, train_shard_size (f->plan),
                                  params, k, ret_adamw, err);
     free (params);
     return status;

@@ -1,33 +1,60 @@
 /* SPDX-License-Identifier: Apache-2.0
- * fsdp_half.c - weights that are shorter than their masters */
-#include <string.h>
-
+ * fsdp_half.c - weights that are shorter than their masters, and memory of
+ * either place */
 #include "fsdp_impl.h"
-#include "kernels/half.h"
-#include "kernels/kernels.h"
 
-static void narrow (const struct fsdp *f, uint16_t *y, const float *x, size_t n)
+#include "err.h"
+
+static int elem_of (train_dtype_t dtype)
 {
-    if (f->wdtype == TRAIN_BF16) {
-        kern_cast_f32_bf16_host (y, x, n, NULL);
-        return;
-    }
-    for (size_t i = 0; i < n; i++)
-        y[i] = half_to_f16 (x[i]);
+    return dtype == TRAIN_F32    ? KERN_F32
+           : dtype == TRAIN_BF16 ? KERN_BF16
+                                 : KERN_F16;
+}
+
+void fsdp_cast (const struct fsdp *f, void *dst, train_dtype_t to,
+                const void *src, train_dtype_t from, size_t n, void *stream)
+{
+    int wide = (int)train_dtype_size (from), thin = (int)train_dtype_size (to);
+    struct kern_view out = {
+        .data = dst, .compact = 1, .in_size = thin, .wire_size = thin, .n = n};
+    struct kern_view in = {.data = (void *)(uintptr_t)src,
+                           .compact = 1,
+                           .from = elem_of (from),
+                           .to = elem_of (to),
+                           .in_size = wide,
+                           .wire_size = thin,
+                           .n = n};
+    int before = f->ops->enter (f->device);
+
+    f->ops->view->move (&out, &in, stream);
+    f->ops->leave (before);
+}
+
+train_status_t fsdp_clear (const struct fsdp *f, void *data, size_t bytes,
+                           train_error_t *err)
+{
+    return f->ops->fill (f->device, data, 0, bytes, f->stream, err);
+}
+
+train_status_t fsdp_copy (const struct fsdp *f, void *dst, const void *src,
+                          size_t bytes, train_error_t *err)
+{
+    TRY (f->ops->copy (dst, src, bytes, f->stream, err));
+    return f->ops->sync (f->stream, err);
 }
 
 void fsdp_updated (struct fsdp *f)
 {
     if (f->low)
-        narrow (f, f->low, f->weights.t.data, train_shard_size (f->plan));
+        fsdp_cast (f, f->low, f->wdtype, f->weights.t.data, f->dtype,
+                   train_shard_size (f->plan), f->stream);
+    (void)fsdp_fresh (f, NULL);
 }
 
 void fsdp_widen (struct fsdp *f)
 {
-    float *to = f->weights.t.data;
-    const uint16_t *from = f->low;
-
-    for (size_t i = 0; f->low && i < train_shard_size (f->plan); i++)
-        to[i] = f->wdtype == TRAIN_BF16 ? half_from_bf16 (from[i])
-                                        : half_from_f16 (from[i]);
+    if (f->low)
+        fsdp_cast (f, f->weights.t.data, f->dtype, f->low, f->wdtype,
+                   train_shard_size (f->plan), f->stream);
 }

@@ -3,25 +3,34 @@
 #ifndef TRAIN_FSDP_IMPL_H
 #define TRAIN_FSDP_IMPL_H
 
+#include "backend.h"
 #include "fsdp.h"
 
 #define FSDP_N_GRADS 2 /* flat units of gradients: computed, being reduced */
+
+/* A collective that is under way: on the host a work, on a GPU what its stream
+ * comes to. */
+struct fsdp_work {
+    bool on;
+    train_work_t *work;
+    void *ready, *done; /* events of the GPU: its input is there; its result */
+};
 
 /* A flat unit's weights. */
 struct fsdp_unit {
     const train_shard_unit_t *plan;
     char *weights; /* (world chunk) whole or on their way; NULL: not here */
     size_t slot;   /* of [weights] */
-    train_work_t *gather;
+    struct fsdp_work gather;
     bool still; /* all its parameters are frozen: nothing is reduced */
 };
 
 /* Room for a flat unit's gradients. */
 struct fsdp_grads {
-    char *data;         /* (world chunk) of the model's type */
-    char *wire;         /* the same in the type of the wire; NULL: it is that */
-    size_t unit;        /* whose they are */
-    train_work_t *work; /* being reduced */
+    char *data;  /* (world chunk) of the model's type */
+    char *wire;  /* the same in the type of the wire; NULL: it is that */
+    size_t unit; /* whose they are */
+    struct fsdp_work work; /* being reduced */
     bool taken;
 };
 
@@ -32,6 +41,40 @@ struct fsdp_stay {
     bool again;         /* an earlier stay is in the same unit: in the backward
                            that one comes later */
 };
+
+struct fsdp;
+
+/* How collectives and the arithmetic beside them are done: by a host group's
+ * works, or by a GPU's streams, where nothing here waits but drain. Errors are
+ * the group's, and of a GPU TRAIN_EDEVICE. */
+struct fsdp_way {
+    /* open - what the way needs, after plan and slots; close frees it. */
+    train_status_t (*open) (struct fsdp *f, train_error_t *err);
+    void (*close) (struct fsdp *f);
+    /* gather - begin to gather unit [u] from [in] to [out], its slot. */
+    train_status_t (*gather) (struct fsdp *f, size_t u, DLTensor *in,
+                              DLTensor *out, train_error_t *err);
+    /* wait - what comes now is after the work; nothing where there is none. */
+    train_status_t (*wait) (struct fsdp *f, struct fsdp_work *w,
+                            train_error_t *err);
+    /* release - what came up to now has used the slot. */
+    train_status_t (*release) (struct fsdp *f, size_t slot, train_error_t *err);
+    /* scatter - the whole gradients of [u] are there: begin to add this rank's
+   * block of their sum to the shard, by way of [wire] if that is not NULL.
+   * joined - as wait; [whole] and [wire] are as in scatter. */
+    train_status_t (*scatter) (struct fsdp *f, size_t u, char *whole,
+                               char *wire, struct fsdp_work *w,
+                               train_error_t *err);
+    train_status_t (*joined) (struct fsdp *f, size_t u, char *whole, char *wire,
+                              struct fsdp_work *w, train_error_t *err);
+    /* sum - begin to all-reduce [t]. */
+    train_status_t (*sum) (struct fsdp *f, DLTensor *t, struct fsdp_work *w,
+                           train_error_t *err);
+    /* drain - until nothing is under way, whatever becomes of it. */
+    void (*drain) (struct fsdp *f);
+};
+
+extern const struct fsdp_way fsdp_way_host, fsdp_way_gpu;
 
 enum fsdp_phase { FSDP_IDLE, FSDP_FORWARD, FSDP_BACKWARD };
 
@@ -48,6 +91,13 @@ struct fsdp {
     void (*set_unit) (void *arg, size_t unit, void *weights, void *grads);
     void (*forget) (void *arg);
     void *arg;
+    const struct fsdp_way *way;
+    const struct backend_ops *ops; /* where all this lies */
+    int device;
+    bool gpu;
+    void *stream;            /* of the model's passes; NULL on the host */
+    double *loss;            /* of the GPU, or NULL */
+    struct fsdp_gpu *on;     /* of fsdp_way_gpu */
     bool *no_decay, *frozen; /* (parameters) by fsdp_rules; NULL: none */
     size_t *visits, n_visits;
     bool tail;         /* the last visit is of a unit that was visited before */
@@ -72,7 +122,8 @@ struct fsdp {
     size_t kept_bytes;
     char *now;                /* gradients of the stay in the backward */
     struct fsdp_grads *owner; /* of [now], NULL when it is kept */
-    train_work_t **works;     /* (n_units) of replicas and of kept ones */
+    struct fsdp_work *works;  /* (n_units) of replicas and of kept ones */
+    struct fsdp_work whole;   /* of all gradients at once */
 
     enum fsdp_phase phase;
     size_t at; /* visits begun in this phase */
@@ -85,7 +136,7 @@ size_t fsdp_whole_at (const struct fsdp *f, size_t u);
 /* Bytes of a whole flat unit's gradients, padding included. */
 size_t fsdp_whole_bytes (const struct fsdp *f, size_t u);
 /* fsdp_still - gradients of frozen parameters become zero. */
-void fsdp_still (struct fsdp *f);
+train_status_t fsdp_still (struct fsdp *f, train_error_t *err);
 /* fsdp_widen - the masters from the model's weights. */
 void fsdp_widen (struct fsdp *f);
 
@@ -104,8 +155,20 @@ train_status_t fsdp_reduce (struct fsdp *f, size_t u, bool again,
                             train_error_t *err);
 /* Wait for all reductions; their sums are in the shard. */
 train_status_t fsdp_reduce_wait (struct fsdp *f, train_error_t *err);
-/* Every work that is under way, whatever becomes of it. */
-void fsdp_wait_any (struct fsdp *f);
+/* fsdp_clear - zeros, in the order of the passes. */
+train_status_t fsdp_clear (const struct fsdp *f, void *data, size_t bytes,
+                           train_error_t *err);
+/* fsdp_copy - between this memory and the host's; waits. */
+train_status_t fsdp_copy (const struct fsdp *f, void *dst, const void *src,
+                          size_t bytes, train_error_t *err);
+/* fsdp_cast - [n] of one type to another, in the order of [stream]. */
+void fsdp_cast (const struct fsdp *f, void *dst, train_dtype_t to,
+                const void *src, train_dtype_t from, size_t n, void *stream);
+/* fsdp_fresh - the masters' rounded copy has changed in the order of the
+ * passes: what is gathered from now on is that. */
+train_status_t fsdp_fresh (struct fsdp *f, train_error_t *err);
+/* fsdp_step_open - of a GPU: the calls of a step begin. */
+train_status_t fsdp_step_open (struct fsdp *f, train_error_t *err);
 
 train_status_t fsdp_view (const struct fsdp *f, train_tensor_t *t, void *data,
                           train_dtype_t dtype, size_t n, train_error_t *err);

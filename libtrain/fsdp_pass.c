@@ -3,8 +3,6 @@
  *
  * Every decision here follows from the visits and the options alone, never from
  * whether a collective has ended: so all ranks issue the same calls. */
-#include <string.h>
-
 #include "err.h"
 #include "fsdp_impl.h"
 
@@ -151,10 +149,10 @@ train_status_t fsdp_pass (struct fsdp *f, bool last, train_error_t *err)
 train_status_t fsdp_begin (struct fsdp *f, train_error_t *err)
 {
     TRY (fsdp_drop (f, err));
-    memset (f->grads.t.data, 0, train_tensor_bytes (&f->grads.t));
-    if (f->kept)
-        memset (f->kept, 0, f->kept_bytes);
-    return TRAIN_OK;
+    TRY (fsdp_step_open (f, err));
+    TRY (fsdp_clear (f, f->grads.t.data,
+                     (size_t)train_tensor_bytes (&f->grads.t), err));
+    return f->kept ? fsdp_clear (f, f->kept, f->kept_bytes, err) : TRAIN_OK;
 }
 
 train_status_t fsdp_empty_pass (struct fsdp *f, train_error_t *err)
@@ -183,10 +181,11 @@ train_status_t fsdp_drop (struct fsdp *f, train_error_t *err)
 train_status_t fsdp_end (struct fsdp *f, train_error_t *err)
 {
     TRY (fsdp_drop (f, err));
-    if (f->opts.strategy == TRAIN_NO_SHARD)
-        TRY (train_all_reduce (f->group, &f->grads.t, TRAIN_SUM, err));
-    else
+    if (f->opts.strategy == TRAIN_NO_SHARD) {
+        TRY (f->way->sum (f, &f->grads.t, &f->whole, err));
+        TRY (f->way->wait (f, &f->whole, err));
+    } else {
         TRY (fsdp_reduce_wait (f, err));
-    fsdp_still (f);
-    return TRAIN_OK;
+    }
+    return fsdp_still (f, err);
 }

@@ -76,13 +76,14 @@ train_status_t fsdp_rules (struct fsdp *f, const char *no_decay,
     return TRAIN_OK;
 }
 
-void fsdp_still (struct fsdp *f)
+train_status_t fsdp_still (struct fsdp *f, train_error_t *err)
 {
     for (size_t i = 0; f->frozen && i < train_shard_n_params (f->plan); i++) {
         train_shard_range_t r = train_shard_range (f->plan, i, f->rank);
 
         if (f->frozen[i])
-            memset ((char *)f->grads.t.data + r.at * f->esize, 0,
-                    r.count * f->esize);
+            TRY (fsdp_clear (f, (char *)f->grads.t.data + r.at * f->esize,
+                             r.count * f->esize, err));
     }
+    return TRAIN_OK;
 }

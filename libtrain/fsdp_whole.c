@@ -2,37 +2,54 @@
  * fsdp_whole.c - shards to one rank's whole and back; gradients of nothing */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "err.h"
-#include "fsdp_impl.h"
-#include "kernels/kernels.h"
+#include "fsdp_gpu.h"
 
-/* A flat unit between a shard and a whole. */
+/* A flat unit between a shard and a whole, which is in the root's host memory.
+ */
 struct passage {
     struct fsdp *f;
     char *padded; /* of root, for the largest flat unit */
+    char *part;   /* this rank's, where the shard is not where the group's
+                   tensors are; or NULL */
     char *shard, *whole;
     int root;
 };
+
+static bool is_far (const struct fsdp *f, const DLTensor *shard)
+{
+    return f->gpu && shard->device.device_type != kDLCUDA;
+}
 
 static train_status_t open_passage (struct passage *p, struct fsdp *f,
                                     const DLTensor *shard,
                                     const DLTensor *whole, int root,
                                     train_error_t *err)
 {
-    size_t most = 1;
+    size_t most = f->esize;
+    void *data = NULL;
 
     *p = (struct passage){.f = f, .root = root, .shard = shard->data};
-    if (train_group_rank (f->group) != root)
-        return TRAIN_OK;
-    p->whole = whole->data;
     for (size_t u = 0; u < f->n_units; u++)
         if (fsdp_whole_bytes (f, u) > most)
             most = fsdp_whole_bytes (f, u);
-    if (!(p->padded = calloc (1, most)))
-        return err_set (err, TRAIN_ENOMEM, "no memory for a whole unit");
+    if (is_far (f, shard)) {
+        TRY (f->ops->alloc (f->device, most / f->world + f->esize, &data, err));
+        p->part = data;
+    }
+    if (train_group_rank (f->group) != root)
+        return TRAIN_OK;
+    p->whole = whole->data;
+    TRY (f->ops->alloc (f->device, most, &data, err));
+    p->padded = data;
     return TRAIN_OK;
+}
+
+static void close_passage (const struct passage *p)
+{
+    p->f->ops->free (p->padded);
+    p->f->ops->free (p->part);
 }
 
 static train_status_t views (const struct passage *p, size_t u,
@@ -42,8 +59,8 @@ static train_status_t views (const struct passage *p, size_t u,
     const struct fsdp *f = p->f;
     const train_shard_unit_t *plan = f->units[u].plan;
 
-    TRY (fsdp_view (f, part, p->shard + plan->at * f->esize, f->dtype,
-                    plan->chunk, err));
+    TRY (fsdp_view (f, part, p->part ? p->part : p->shard + plan->at * f->esize,
+                    f->dtype, plan->chunk, err));
     if (!p->padded)
         return TRAIN_OK;
     return fsdp_view (f, all, p->padded, f->dtype, plan->chunk * f->world, err);
@@ -53,31 +70,41 @@ static train_status_t give_unit (const struct passage *p, size_t u, size_t at,
                                  train_error_t *err)
 {
     const struct fsdp *f = p->f;
+    const train_shard_unit_t *plan = f->units[u].plan;
     train_tensor_t part, all;
 
+    if (p->part)
+        TRY (fsdp_copy (f, p->part, p->shard + plan->at * f->esize,
+                        plan->chunk * f->esize, err));
     TRY (views (p, u, &part, &all, err));
     TRY (train_gather (f->group, &part.t, p->padded ? &all.t : NULL, p->root,
                        err));
-    if (p->padded)
-        memcpy (p->whole + at * f->esize, p->padded,
-                f->units[u].plan->count * f->esize);
-    return TRAIN_OK;
+    if (!p->padded)
+        return TRAIN_OK;
+    return fsdp_copy (f, p->whole + at * f->esize, p->padded,
+                      plan->count * f->esize, err);
 }
 
 static train_status_t take_unit (const struct passage *p, size_t u, size_t at,
                                  train_error_t *err)
 {
     const struct fsdp *f = p->f;
-    size_t bytes = f->units[u].plan->count * f->esize;
+    const train_shard_unit_t *plan = f->units[u].plan;
+    size_t bytes = plan->count * f->esize;
     train_tensor_t part, all;
 
     TRY (views (p, u, &part, &all, err));
     if (p->padded) {
-        memcpy (p->padded, p->whole + at * f->esize, bytes);
-        memset (p->padded + bytes, 0, fsdp_whole_bytes (f, u) - bytes);
+        TRY (fsdp_clear (f, p->padded + bytes, fsdp_whole_bytes (f, u) - bytes,
+                         err));
+        TRY (fsdp_copy (f, p->padded, p->whole + at * f->esize, bytes, err));
     }
-    return train_scatter (f->group, p->padded ? &all.t : NULL, &part.t, p->root,
-                          err);
+    TRY (train_scatter (f->group, p->padded ? &all.t : NULL, &part.t, p->root,
+                        err));
+    if (!p->part)
+        return TRAIN_OK;
+    return fsdp_copy (f, p->shard + plan->at * f->esize, p->part,
+                      plan->chunk * f->esize, err);
 }
 
 static train_status_t pass_units (struct fsdp *f, const DLTensor *shard,
@@ -96,8 +123,32 @@ static train_status_t pass_units (struct fsdp *f, const DLTensor *shard,
             status = one (&p, u, at, err);
         at += f->units[u].plan->count;
     }
-    free (p.padded);
+    close_passage (&p);
     return status;
+}
+
+/* A replica's arena and the whole, either way. */
+static train_status_t copy_whole (struct fsdp *f, const DLTensor *to,
+                                  const DLTensor *from, int root,
+                                  train_error_t *err)
+{
+    if (train_group_rank (f->group) != root || to->data == from->data)
+        return TRAIN_OK;
+    return fsdp_copy (f, to->data, from->data,
+                      (size_t)train_tensor_bytes (from), err);
+}
+
+/* To all replicas; on a GPU by way of the memory that gradients have. */
+static train_status_t spread (struct fsdp *f, DLTensor *shard, int root,
+                              train_error_t *err)
+{
+    size_t bytes = (size_t)train_tensor_bytes (shard);
+
+    if (!is_far (f, shard))
+        return train_broadcast (f->group, shard, root, err);
+    TRY (fsdp_copy (f, f->grads.t.data, shard->data, bytes, err));
+    TRY (train_broadcast (f->group, &f->grads.t, root, err));
+    return fsdp_copy (f, shard->data, f->grads.t.data, bytes, err);
 }
 
 train_status_t fsdp_give (struct fsdp *f, const DLTensor *shard,
@@ -105,9 +156,7 @@ train_status_t fsdp_give (struct fsdp *f, const DLTensor *shard,
 {
     if (f->sharded)
         return pass_units (f, shard, whole, root, give_unit, err);
-    if (train_group_rank (f->group) == root && whole->data != shard->data)
-        memcpy (whole->data, shard->data, train_tensor_bytes (shard));
-    return TRAIN_OK;
+    return copy_whole (f, whole, shard, root, err);
 }
 
 train_status_t fsdp_take (struct fsdp *f, DLTensor *shard,
@@ -115,25 +164,44 @@ train_status_t fsdp_take (struct fsdp *f, DLTensor *shard,
 {
     if (f->sharded)
         return pass_units (f, shard, whole, root, take_unit, err);
-    if (train_group_rank (f->group) == root && whole->data != shard->data)
-        memcpy (shard->data, whole->data, train_tensor_bytes (shard));
-    return train_broadcast (f->group, shard, root, err);
+    TRY (copy_whole (f, shard, whole, root, err));
+    return spread (f, shard, root, err);
 }
 
-static double param_sumsq (const struct fsdp *f, size_t param)
+static void host_sumsq (const struct fsdp *f, size_t param, double *ret)
 {
     train_shard_range_t r = train_shard_range (f->plan, param, f->rank);
-    double sum = 0;
 
-    if (r.count == 0)
-        return 0;
     if (f->dtype == TRAIN_F64)
-        kern_sumsq_f64_host (&sum, (double *)f->grads.t.data + r.at, r.count,
+        kern_sumsq_f64_host (ret, (double *)f->grads.t.data + r.at, r.count,
                              NULL);
     else
-        kern_sumsq_f32_host (&sum, (float *)f->grads.t.data + r.at, r.count,
+        kern_sumsq_f32_host (ret, (float *)f->grads.t.data + r.at, r.count,
                              NULL);
-    return sum;
+}
+
+/* Of each parameter's part here, [sums] of where the gradients are. */
+static train_status_t param_sums (struct fsdp *f, double *sums, size_t n,
+                                  train_error_t *err)
+{
+    int before;
+
+    TRY (fsdp_clear (f, sums, n * sizeof (*sums), err));
+    before = f->ops->enter (f->device);
+    for (size_t i = 0; i < n; i++) {
+        train_shard_range_t r = train_shard_range (f->plan, i, f->rank);
+
+        if (r.count == 0)
+            continue;
+        if (!f->gpu)
+            host_sumsq (f, i, &sums[i]);
+        else
+            f->ops->flat->sumsq (&sums[i], f->on->numbers->parts,
+                                 (float *)f->grads.t.data + r.at, r.count,
+                                 f->stream);
+    }
+    f->ops->leave (before);
+    return f->ops->sync (f->stream, err);
 }
 
 static void name_zeros (const struct fsdp *f, const double *sums, char *text,
@@ -153,23 +221,35 @@ static void name_zeros (const struct fsdp *f, const double *sums, char *text,
     }
 }
 
+/* Sums over all ranks, for the host. */
+static train_status_t sum_params (struct fsdp *f, double *ret, double *sums,
+                                  size_t n, train_error_t *err)
+{
+    train_tensor_t t;
+
+    TRY (param_sums (f, sums, n, err));
+    TRY (fsdp_view (f, &t, sums, TRAIN_F64, n, err));
+    TRY (train_all_reduce (f->group, &t.t, TRAIN_SUM, err));
+    return fsdp_copy (f, ret, sums, n * sizeof (*ret), err);
+}
+
 train_status_t fsdp_unused (struct fsdp *f, char *text, size_t size,
                             train_error_t *err)
 {
     size_t n = train_shard_n_params (f->plan);
     double *sums = calloc (n ? n : 1, sizeof (*sums));
-    train_tensor_t t;
+    void *there = NULL;
     train_status_t status;
 
     if (!sums)
         return err_set (err, TRAIN_ENOMEM, "no memory for %zu sums", n);
-    for (size_t i = 0; i < n; i++)
-        sums[i] = param_sumsq (f, i);
-    status = fsdp_view (f, &t, sums, TRAIN_F64, n, err);
+    status =
+        f->ops->alloc (f->device, (n ? n : 1) * sizeof (*sums), &there, err);
     if (status == TRAIN_OK)
-        status = train_all_reduce (f->group, &t.t, TRAIN_SUM, err);
+        status = sum_params (f, sums, there, n, err);
     if (status == TRAIN_OK)
         name_zeros (f, sums, text, size);
+    f->ops->free (there);
     free (sums);
     return status;
 }

@@ -41,9 +41,10 @@ struct train_group {
     struct group_step step;
     bool records; /* calls go into a graph (group_graph.c) */
     struct train_graph *graphs;
-    struct work_queue *queue;  /* NULL before the first asynchronous call */
-    struct train_work *issued; /* the asynchronous call being made */
-    train_error_t failure;     /* code TRAIN_OK while the group is sound */
+    struct work_queue *queue;     /* NULL before the first asynchronous call */
+    struct train_work *issued;    /* the asynchronous call being made */
+    const struct comm_flow *flow; /* of the call being made, or NULL */
+    train_error_t failure;        /* code TRAIN_OK while the group is sound */
 };
 
 /* group_run - count a call whose arguments are right, and run it; or put it
@@ -56,10 +57,9 @@ train_status_t group_run (train_group_t *group, struct comm_call *call,
 train_status_t group_run_host (train_group_t *group, struct comm_call *call,
                                const void *from, void *to, train_error_t *err);
 
-/* group_run_with - as group_run, for calls with something to do at their own time,
- * perhaps on another thread.
- *   before   when the turn of the call has come; not if it never does; or NULL
- *   after    at its end, whatever happened, once
+/* group_run_with - as group_run, for calls with something to do at their own
+ * time, perhaps on another thread. before   when the turn of the call has come;
+ * not if it never does; or NULL after    at its end, whatever happened, once
  *   pieces   for backends that have run_pieces, which gets them instead of
  *            [from] and [to]; live until [after]; or NULL */
 struct group_hooks {
@@ -87,6 +87,32 @@ train_status_t group_run_now (train_group_t *group, struct comm_call *call,
                               const void *from, void *to, bool host,
                               const struct comm_pieces *pieces,
                               train_error_t *err);
+
+/* group_end_call - what a call that is over makes of its group: nothing, or it
+ * breaks by [why]. Returns [status]. */
+train_status_t group_end_call (train_group_t *group, train_status_t status,
+                               train_error_t *why, train_error_t *err);
+
+/* Calls that a GPU makes in its turn (group_flow.c), of backends with flow;
+ * TRAIN_ENOTSUP of others. Each is checked and agreed on as the blocking one,
+ * then the GPU is given it behind event [before], of the group's device, and
+ * event [after] is recorded behind it; the call does not wait for data. Calls
+ * come in the order in which they are made. A tensor without elements records
+ * no event.
+ * group_flow_settle - wait for an event that comes behind such calls. What has
+ * become of them is known here: before, a rank that has ended is not missed. */
+train_status_t group_flow_all_gather (train_group_t *group, const DLTensor *in,
+                                      DLTensor *out, void *before, void *after,
+                                      train_error_t *err);
+train_status_t group_flow_reduce_scatter (train_group_t *group,
+                                          const DLTensor *in, DLTensor *out,
+                                          train_op_t op, void *before,
+                                          void *after, train_error_t *err);
+train_status_t group_flow_all_reduce (train_group_t *group, DLTensor *t,
+                                      train_op_t op, void *before, void *after,
+                                      train_error_t *err);
+train_status_t group_flow_settle (train_group_t *group, void *event,
+                                  train_error_t *err);
 
 /* graph_fini - end the graphs of a group that ends. */
 void graph_fini (train_group_t *group);

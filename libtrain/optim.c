@@ -9,9 +9,9 @@
 
 #include "backend.h"
 #include "err.h"
+#include "kernels/kernels.h"
 #include "optim.h"
 #include "opts.h"
-#include "kernels/kernels.h"
 
 #ifndef HAVE_CUDA
 #define HAVE_CUDA 0
@@ -149,9 +149,6 @@ static train_status_t check_place (const DLDevice *d, train_dtype_t dtype,
     if (gpu && dtype == TRAIN_F64)
         return err_set (err, TRAIN_EINVAL,
                         "adamw: dtype is F64: GPUs have F32, BF16 and F16");
-    if (gpu && !HAVE_CUDA)
-        return err_set (err, TRAIN_ENOTSUP,
-                        "adamw on a GPU: libtrain was built without CUDA");
     return TRAIN_OK;
 }
 
@@ -288,33 +285,25 @@ static void narrow (train_adamw_t *a, DLTensor *weights, size_t from, size_t n,
 }
 
 /* Through the kernel that has masters and a factor: halves, and all of a GPU.
- * It writes the copy of bf16 itself. */
-static void update_mixed (train_adamw_t *a, DLTensor *weights,
+ * It writes the copy of bf16 itself.
+ *   copy   NULL: none */
+static void update_mixed (train_adamw_t *a, DLTensor *weights, uint16_t *copy,
                           const DLTensor *grads, double lr, const float *factor,
                           void *stream)
 {
     const train_adamw_options_t *o = &a->opts;
-    float *p = is_half (a) ? start (&a->masters.t) : start (weights);
     float *m = start (&a->m.t), *v = start (&a->v.t);
     const float *g = start (grads);
-    uint16_t *copy = a->dtype == TRAIN_BF16 ? start (weights) : NULL;
-    void (*run) (float *, uint16_t *, float *, float *, const float *,
-                 const float *, size_t, double, double, double, double, double,
-                 int64_t, uint64_t, const uint32_t *, void *) =
-        kern_adamw_bf16_host;
+    float *p = is_half (a) ? start (&a->masters.t) : start (weights);
 
-#if HAVE_CUDA
-    if (a->gpu)
-        run = kern_adamw_bf16_cuda;
-#endif
-    take_masters (a, weights, stream);
     for (size_t i = 0; i < a->n_ranges; i++) {
         const struct range *r = &a->range[i];
 
-        run (p + r->offset, copy ? copy + r->offset : NULL, m + r->offset,
-             v + r->offset, g + r->offset, factor, r->count, lr, o->beta1,
-             o->beta2, o->eps, r->decay ? o->weight_decay : 0, a->updates + 1,
-             r->offset, NULL, stream);
+        a->ops->flat->adamw (p + r->offset, copy ? copy + r->offset : NULL,
+                             m + r->offset, v + r->offset, g + r->offset,
+                             factor, r->count, lr, o->beta1, o->beta2, o->eps,
+                             r->decay ? o->weight_decay : 0, a->updates + 1,
+                             r->offset, NULL, stream);
         if (a->dtype == TRAIN_F16)
             narrow (a, weights, r->offset, r->count, stream);
     }
@@ -345,7 +334,25 @@ train_status_t adamw_enqueue (train_adamw_t *a, DLTensor *weights,
 
     TRY (check_step (a, weights, grads, lr, 1, err));
     before = a->ops->enter (a->device);
-    update_mixed (a, weights, grads, lr, factor, stream);
+    take_masters (a, weights, stream);
+    update_mixed (a, weights, a->dtype == TRAIN_BF16 ? start (weights) : NULL,
+                  grads, lr, factor, stream);
+    a->ops->leave (before);
+    return TRAIN_OK;
+}
+
+train_status_t adamw_enqueue_copy (train_adamw_t *a, DLTensor *weights,
+                                   uint16_t *copy, const DLTensor *grads,
+                                   double lr, const float *factor, void *stream,
+                                   train_error_t *err)
+{
+    int before;
+
+    TRY (check_step (a, weights, grads, lr, 1, err));
+    if (is_half (a) || a->dtype == TRAIN_F64)
+        return err_set (err, TRAIN_EINVAL, "adamw: copies are of F32 weights");
+    before = a->ops->enter (a->device);
+    update_mixed (a, weights, copy, grads, lr, factor, stream);
     a->ops->leave (before);
     return TRAIN_OK;
 }

@@ -6,8 +6,8 @@
 
 #include <train/optim.h>
 
-/* adamw_enqueue - one update on [stream] (of a GPU), without a wait, of halves or
- * on a GPU alone. train_adamw_set_updates counts it, once it is known that
+/* adamw_enqueue - one update on [stream] (of a GPU), without a wait, of halves
+ * or on a GPU alone. train_adamw_set_updates counts it, once it is known that
  * [factor] was finite: where it is not nothing is written.
  *   factor   (1) of the weights' memory, multiplies every gradient
  * Others, and errors, as train_adamw_step. */
@@ -15,6 +15,13 @@ train_status_t adamw_enqueue (train_adamw_t *adamw, DLTensor *weights,
                               const DLTensor *grads, double lr,
                               const float *factor, void *stream,
                               train_error_t *err);
+
+/* adamw_enqueue_copy - the same for F32 weights, which also writes their BF16.
+ *   copy   (numel) of the weights' memory; NULL: none */
+train_status_t adamw_enqueue_copy (train_adamw_t *adamw, DLTensor *weights,
+                                   uint16_t *copy, const DLTensor *grads,
+                                   double lr, const float *factor, void *stream,
+                                   train_error_t *err);
 
 /* adamw_widen - masters that are not there yet become [weights].
  * adamw_narrow - [weights] become the masters, rounded; these are there from

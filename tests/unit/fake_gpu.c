@@ -10,6 +10,7 @@
 #include "fake_impl.h"
 
 #include <assert.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +29,8 @@ struct graph *recorded;
 _Atomic int graphs;
 pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Thread_local int current;
+static struct stream *streams;
+static bool clocked;
 
 static struct {
     const char *at;
@@ -219,6 +222,9 @@ static bool run (struct op *o)
         return true;
     case OP_WAIT:
         return o->other->head >= o->until;
+    case OP_CALL:
+        o->call (o->args);
+        return true;
     case OP_LOCK:
         return false;
     case OP_SEND:
@@ -245,6 +251,28 @@ void push (struct stream *s, const struct op *o)
     }
     assert (s->tail - s->head < OPS);
     s->ops[s->tail++ % OPS] = *o;
+}
+
+/* As far as the streams go that it waits for. */
+static void go_far (struct stream *s)
+{
+    uint64_t head;
+
+    if (s->busy)
+        return;
+    s->busy = true;
+    do {
+        struct op *o;
+
+        go_on (s);
+        head = s->head;
+        o = &s->ops[head % OPS];
+        if (head < s->tail && o->kind == OP_WAIT) {
+            go_far ((struct stream *)(uintptr_t)o->other);
+            go_on (s);
+        }
+    } while (s->head != head);
+    s->busy = false;
 }
 
 /* The GPUs. */
@@ -274,6 +302,8 @@ static train_status_t gpu_alloc (int device, size_t bytes, void **ret,
 
 static void gpu_free (void *memory)
 {
+    for (struct stream *s = clocked && memory ? streams : NULL; s; s = s->next)
+        fake_finish (s); /* as cudaFree waits */
     for (size_t i = 0; i < sizeof (block) / sizeof (*block); i++) {
         if (block[i].at == memory)
             block[i].at = NULL;
@@ -301,9 +331,36 @@ static train_status_t gpu_copy (void *dst, const void *src, size_t bytes,
     struct op o = {.kind = OP_COPY, .in = src, .out = dst, .bytes = bytes};
 
     (void)err;
+    if (bytes == 0)
+        return TRAIN_OK;
+    if (!stream) {
+        memcpy (dst, src, bytes);
+        return TRAIN_OK;
+    }
     pthread_mutex_lock (&lock);
     push (stream, &o);
     pthread_mutex_unlock (&lock);
+    return TRAIN_OK;
+}
+
+void fake_finish (void *stream)
+{
+    struct stream *s = stream;
+
+    for (bool empty = !s; !empty;) {
+        pthread_mutex_lock (&lock);
+        go_far (s);
+        empty = s->head == s->tail;
+        pthread_mutex_unlock (&lock);
+        if (!empty)
+            sched_yield ();
+    }
+}
+
+static train_status_t gpu_sync (void *stream, train_error_t *err)
+{
+    (void)err;
+    fake_finish (stream);
     return TRAIN_OK;
 }
 
@@ -312,6 +369,10 @@ static void gpu_move (const struct kern_view *dst, const struct kern_view *src,
 {
     struct op o = {.kind = OP_MOVE, .dst = *dst, .src = *src};
 
+    if (!stream) {
+        kern_view_move_host (dst, src, NULL);
+        return;
+    }
     pthread_mutex_lock (&lock);
     push (stream, &o);
     pthread_mutex_unlock (&lock);
@@ -320,9 +381,50 @@ static void gpu_move (const struct kern_view *dst, const struct kern_view *src,
 static train_status_t gpu_stream_create (int device, void **ret,
                                          train_error_t *err)
 {
+    struct stream *s = calloc (1, sizeof (*s));
+
     (void)device, (void)err;
-    *ret = calloc (1, sizeof (struct stream));
+    pthread_mutex_lock (&lock);
+    s->next = streams;
+    streams = s;
+    pthread_mutex_unlock (&lock);
+    *ret = s;
     return TRAIN_OK;
+}
+
+static void gpu_stream_destroy (void *stream)
+{
+    struct stream **at = &streams;
+
+    pthread_mutex_lock (&lock);
+    while (*at && *at != stream)
+        at = &(*at)->next;
+    if (*at)
+        *at = (*at)->next;
+    pthread_mutex_unlock (&lock);
+    free (stream);
+}
+
+static void *tick (void *arg)
+{
+    (void)arg;
+    for (;;) {
+        pthread_mutex_lock (&lock);
+        for (struct stream *s = streams; s; s = s->next)
+            go_on (s);
+        pthread_mutex_unlock (&lock);
+        usleep (20);
+    }
+    return NULL;
+}
+
+void fake_clock (void)
+{
+    pthread_t thread;
+
+    clocked = true;
+    assert_int_equal (pthread_create (&thread, NULL, tick, NULL), 0);
+    pthread_detach (thread);
 }
 
 static train_status_t gpu_event_create (int device, void **ret,
@@ -367,13 +469,7 @@ static train_status_t gpu_event_done (void *event, bool *ret_done,
 
     (void)err;
     pthread_mutex_lock (&lock);
-    for (uint64_t i = e->stream->head; i < e->stream->tail; i++) {
-        struct op *o = &e->stream->ops[i % OPS];
-
-        if (o->kind == OP_WAIT)
-            go_on ((struct stream *)(uintptr_t)o->other);
-    }
-    go_on (e->stream);
+    go_far (e->stream);
     *ret_done = e->stream->head >= e->until;
     pthread_mutex_unlock (&lock);
     return TRAIN_OK;
@@ -403,75 +499,6 @@ static void gpu_leave (int before)
     current = before;
 }
 
-static train_status_t graph_begin (void *stream, int device, train_error_t *err)
-{
-    (void)stream, (void)device, (void)err;
-    pthread_mutex_lock (&lock);
-    recorded = calloc (1, sizeof (*recorded));
-    atomic_fetch_add (&world->graphs, 1);
-    atomic_fetch_add (&graphs, 1);
-    pthread_mutex_unlock (&lock);
-    return TRAIN_OK;
-}
-
-static void graph_destroy (void *graph)
-{
-    atomic_fetch_sub (&world->graphs, 1);
-    atomic_fetch_sub (&graphs, 1);
-    free (graph);
-}
-
-static train_status_t graph_end (void *stream, int device, void **ret,
-                                 train_error_t *err)
-{
-    struct graph *graph = recorded;
-
-    (void)stream, (void)device, (void)err;
-    pthread_mutex_lock (&lock);
-    recorded = NULL;
-    pthread_mutex_unlock (&lock);
-    if (ret)
-        *ret = graph;
-    else
-        graph_destroy (graph);
-    return TRAIN_OK;
-}
-
-static train_status_t graph_launch (void *graph, void *stream, int device,
-                                    train_error_t *err)
-{
-    const struct graph *g = graph;
-
-    (void)device, (void)err;
-    pthread_mutex_lock (&lock);
-    for (size_t i = 0; i < g->n; i++) {
-        struct op o = g->ops[i];
-
-        if (o.kind == OP_REDUCE || o.kind == OP_SHARE)
-            o.seq = ++o.comm->seq;
-        push (stream, &o);
-    }
-    go_on (stream);
-    pthread_mutex_unlock (&lock);
-    return TRAIN_OK;
-}
-
-static train_status_t graph_mark (volatile uint32_t *flag, uint32_t value,
-                                  void *stream, int device, train_error_t *err)
-{
-    (void)device, (void)err;
-    fake_store (stream, (void *)(uintptr_t)flag, (int)value);
-    return TRAIN_OK;
-}
-
-static const struct backend_graph fake_graph = {
-    .begin = graph_begin,
-    .end = graph_end,
-    .launch = graph_launch,
-    .destroy = graph_destroy,
-    .mark = graph_mark,
-};
-
 static struct backend_ops fake_gpu;
 static struct view_ops fake_view;
 
@@ -487,10 +514,12 @@ void fake_open (const struct fake_orders *orders)
     fake_gpu.alloc = gpu_alloc;
     fake_gpu.free = gpu_free;
     fake_gpu.copy = gpu_copy;
+    fake_gpu.fill = fake_fill;
+    fake_gpu.sync = gpu_sync;
     fake_gpu.place = gpu_place;
     fake_gpu.ident = gpu_ident;
     fake_gpu.stream_create = gpu_stream_create;
-    fake_gpu.stream_destroy = free;
+    fake_gpu.stream_destroy = gpu_stream_destroy;
     fake_gpu.event_create = gpu_event_create;
     fake_gpu.event_destroy = free;
     fake_gpu.event_record = gpu_event_record;
@@ -502,11 +531,14 @@ void fake_open (const struct fake_orders *orders)
     fake_view = view_host;
     fake_view.move = gpu_move;
     fake_gpu.view = &fake_view;
+    fake_gpu.flat = &fake_flat;
+    backend_replace (&fake_gpu);
     nccl_replace (&fake_nccl, &fake_gpu);
 }
 
 void fake_close (void)
 {
+    backend_replace (NULL);
     nccl_replace (NULL, NULL);
     munmap (world, sizeof (*world));
     world = NULL;
@@ -532,47 +564,4 @@ void *fake_alloc (int device, size_t bytes)
     void *memory = NULL;
 
     return gpu_alloc (device, bytes, &memory, NULL) == TRAIN_OK ? memory : NULL;
-}
-
-void *fake_stream (void)
-{
-    struct stream *s = calloc (1, sizeof (*s));
-
-    s->free_ms = INT64_MAX;
-    return s;
-}
-
-void fake_release (void *stream)
-{
-    fake_release_later (stream, 0);
-}
-
-void fake_release_later (void *stream, int ms)
-{
-    pthread_mutex_lock (&lock);
-    ((struct stream *)stream)->free_ms = now_ms () + ms;
-    pthread_mutex_unlock (&lock);
-}
-
-void fake_lock (void *stream)
-{
-    struct op o = {.kind = OP_LOCK};
-
-    pthread_mutex_lock (&lock);
-    push (stream, &o);
-    pthread_mutex_unlock (&lock);
-}
-
-int fake_graphs (void)
-{
-    return atomic_load (&world->graphs);
-}
-
-void fake_store (void *stream, void *to, int value)
-{
-    struct op o = {.kind = OP_STORE, .out = to, .value = value};
-
-    pthread_mutex_lock (&lock);
-    push (stream, &o);
-    pthread_mutex_unlock (&lock);
 }

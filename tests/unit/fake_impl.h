@@ -11,7 +11,7 @@
 
 #define COMMS 8
 #define SLOT  65536
-#define OPS   64
+#define OPS   4096
 
 /* One communicator, as all its ranks see it. */
 struct meeting {
@@ -50,7 +50,8 @@ enum op_kind {
     OP_REDUCE,
     OP_SHARE,
     OP_SEND,
-    OP_RECV
+    OP_RECV,
+    OP_CALL
 };
 
 struct stream;
@@ -71,12 +72,16 @@ struct op {
     uint64_t until; /* of [other] */
     int value;
     struct kern_view dst, src;
+    void (*call) (const void *args);
+    _Alignas(8) char args[160];
 };
 
 struct stream {
     struct op ops[OPS];
     uint64_t head, tail;
-    int64_t free_ms; /* stands still until then */
+    int64_t free_ms;     /* stands still until then */
+    bool busy;           /* others are asked for it */
+    struct stream *next; /* of those that the backend has made */
 };
 
 struct event {
@@ -101,6 +106,17 @@ extern pthread_mutex_t lock;
  * the lock. */
 void push (struct stream *s, const struct op *o);
 void go_on (struct stream *s);
+
+/* fake_call - [call] in its turn, with a copy of [args]; at once where there is
+ * no stream. */
+void fake_call (void *stream, void (*call) (const void *args), const void *args,
+                size_t bytes);
+
+train_status_t fake_fill (int device, void *memory, int value, size_t bytes,
+                          void *stream, train_error_t *err);
+
+extern const struct flat_ops fake_flat;
+extern const struct backend_graph fake_graph;
 
 size_t size_of (int dtype); /* NCCL's */
 

@@ -57,6 +57,12 @@ void *fake_alloc (int device, size_t bytes);
 void *fake_stream (void);
 void fake_release (void *stream);
 void fake_release_later (void *stream, int ms);
+/* fake_clock - from now on this process's streams go on by themselves, as those
+ * of a GPU do while its host waits for other ranks. */
+void fake_clock (void);
+/* fake_finish - until a stream has run empty. What a test does itself then
+ * comes after it, as a kernel would that is given to the stream. */
+void fake_finish (void *stream);
 /* fake_lock - what is given to that stream never ends. */
 void fake_lock (void *stream);
 /* fake_graphs - how many graphs of all ranks there are. */

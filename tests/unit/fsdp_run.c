@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * fsdp_run.c - a training run of one device, and the same run by a rank */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
-#include <math.h>
 #include <string.h>
 
 #include "fsdp_run.h"
@@ -173,9 +173,13 @@ train_status_t open_rank (struct rank *r, train_error_t *err)
     }
     r->micro = run.micro ? run.micro : ROWS;
     r->passes = (most + r->micro - 1) / r->micro;
+    if (status == TRAIN_OK && run.to_gpu)
+        run.to_gpu (r);
     if (status == TRAIN_OK)
         status =
             fsdp_of_decoder (&run.opts, r->group, r->decoder, &r->fsdp, err);
+    if (status == TRAIN_OK && run.hook)
+        run.hook (r);
     if (status == TRAIN_OK)
         status = fsdp_init_decoder (r->fsdp, r->decoder, SEED, err);
     if (status == TRAIN_OK)
@@ -207,9 +211,30 @@ static train_status_t pass (struct rank *r, int step, int p, double *loss,
     if (n > r->micro)
         n = r->micro;
     rows_of (step, r->first + at, n, tokens, targets);
+    if (run.to_gpu) /* the loss stays there */
+        return decoder_step_add (r->decoder, tokens, targets, n, T,
+                                 1.0 / COUNTED, &counted, err);
     status = train_decoder_step (r->decoder, tokens, targets, n, T,
                                  1.0 / COUNTED, &sum, &counted, err);
     *loss += sum;
+    return status;
+}
+
+static train_status_t finish_on_gpu (struct rank *r, double ret[2],
+                                     train_error_t *err)
+{
+    const struct fsdp_update update = {0.01, 1, 1};
+    const double own[2] = {r->rows, 1};
+    struct fsdp_report report = {0};
+    train_status_t status =
+        fsdp_finish (r->fsdp, r->adamw, &update, own, 2, &report, err);
+
+    ret[0] = report.loss / COUNTED;
+    ret[1] = report.norm;
+    if (status == TRAIN_OK
+        && (report.skipped || report.sums[0] != ROWS
+            || report.sums[1] != train_group_size (r->group)))
+        ret[0] = -1;
     return status;
 }
 
@@ -222,6 +247,8 @@ train_status_t rank_step (struct rank *r, int s, double ret[2],
     ret[0] = 0;
     for (int p = 0; p < r->passes && status == TRAIN_OK; p++)
         status = pass (r, s, p, &ret[0], err);
+    if (status == TRAIN_OK && run.to_gpu)
+        return finish_on_gpu (r, ret, err);
     if (status == TRAIN_OK)
         status = fsdp_end (r->fsdp, err);
     if (status != TRAIN_OK)

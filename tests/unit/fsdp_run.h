@@ -14,8 +14,13 @@
 #define FSDP_STEPS 50
 
 /* One run; the ranks, which are forked, read it. */
+struct rank;
 struct fsdp_run {
     struct fsdp_options opts;
+    /* Of a GPU: the decoder of [r] moves there; NULL: the host. */
+    void (*to_gpu) (struct rank *r);
+    /* Called when the engine has set its hooks; or NULL. */
+    void (*hook) (struct rank *r);
     bool tie;
     train_dtype_t dtype;
     int micro, steps;

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * fsdp_gpu.c - the engine's collectives on a GPU: the group's stream, a side
+ * stream for sums, and the passes' own, chained by events
+ *
+ * The host enqueues a step and waits for nothing in it. An event may be
+ * recorded again as soon as who waits for it has been told: a wait is for the
+ * record that was there. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "err.h"
+#include "fsdp_gpu.h"
+
+static train_status_t events (struct fsdp *f, struct fsdp_work *w, size_t n,
+                              train_error_t *err)
+{
+    for (size_t i = 0; i < n; i++)
+        TRY (f->ops->event_create (f->device, &w[i].done, err));
+    return TRAIN_OK;
+}
+
+static train_status_t make_events (struct fsdp *f, train_error_t *err)
+{
+    struct fsdp_gpu *g = f->on;
+
+    TRY (f->ops->stream_create (f->device, &g->side, err));
+    TRY (f->ops->event_create (f->device, &g->mark, err));
+    TRY (f->ops->event_create (f->device, &g->end, err));
+    if (!(g->slot_free = calloc (f->n_slots + 1, sizeof (*g->slot_free))))
+        return err_set (err, TRAIN_ENOMEM, "no memory for %zu slots",
+                        f->n_slots);
+    for (size_t i = 0; i < f->n_slots; i++)
+        TRY (f->ops->event_create (f->device, &g->slot_free[i], err));
+    for (size_t u = 0; u < f->n_units; u++)
+        TRY (events (f, &f->units[u].gather, 1, err));
+    TRY (events (f, f->works, f->n_units, err));
+    for (size_t i = 0; i < FSDP_N_GRADS; i++)
+        TRY (events (f, &f->room[i].work, 1, err));
+    return events (f, &f->whole, 1, err);
+}
+
+static train_status_t op_open (struct fsdp *f, train_error_t *err)
+{
+    void *numbers = NULL, *read = NULL;
+
+    if (!(f->on = calloc (1, sizeof (*f->on))))
+        return err_set (err, TRAIN_ENOMEM, "no memory for an engine");
+    TRY (f->ops->alloc (f->device, sizeof (*f->on->numbers), &numbers, err));
+    f->on->numbers = numbers;
+    TRY (f->ops->pin (f->device, sizeof (*f->on->read), &read, err));
+    f->on->read = read;
+    TRY (make_events (f, err));
+    return fsdp_fresh (f, err);
+}
+
+static void drop (struct fsdp *f, void *event)
+{
+    if (event)
+        f->ops->event_destroy (event);
+}
+
+static void op_close (struct fsdp *f)
+{
+    struct fsdp_gpu *g = f->on;
+
+    if (!g)
+        return;
+    for (size_t i = 0; g->slot_free && i < f->n_slots; i++)
+        drop (f, g->slot_free[i]);
+    for (size_t u = 0; f->units && f->works && u < f->n_units; u++) {
+        drop (f, f->units[u].gather.done);
+        drop (f, f->works[u].done);
+    }
+    for (size_t i = 0; i < FSDP_N_GRADS; i++)
+        drop (f, f->room[i].work.done);
+    drop (f, f->whole.done);
+    drop (f, g->mark);
+    drop (f, g->end);
+    if (g->side)
+        f->ops->stream_destroy (g->side);
+    f->ops->free (g->numbers);
+    if (g->read)
+        f->ops->unpin (g->read, sizeof (*g->read));
+    free (g->slot_free);
+    free (g);
+    f->on = NULL;
+}
+
+static train_status_t record (struct fsdp *f, void *event, void *stream,
+                              train_error_t *err)
+{
+    return f->ops->event_record (event, f->device, stream, err);
+}
+
+static train_status_t after (struct fsdp *f, void *stream, void *event,
+                             train_error_t *err)
+{
+    return f->ops->event_wait (stream, f->device, event, err);
+}
+
+static train_status_t op_gather (struct fsdp *f, size_t u, DLTensor *in,
+                                 DLTensor *out, train_error_t *err)
+{
+    struct fsdp_unit *unit = &f->units[u];
+
+    unit->gather.on = true;
+    return group_flow_all_gather (f->group, in, out,
+                                  f->on->slot_free[unit->slot],
+                                  unit->gather.done, err);
+}
+
+static train_status_t op_wait (struct fsdp *f, struct fsdp_work *w,
+                               train_error_t *err)
+{
+    bool on = w->on;
+
+    w->on = false;
+    return on ? after (f, f->stream, w->done, err) : TRAIN_OK;
+}
+
+static train_status_t op_release (struct fsdp *f, size_t slot,
+                                  train_error_t *err)
+{
+    return record (f, f->on->slot_free[slot], f->stream, err);
+}
+
+/* On the side stream: the reduced block joins the shard's. */
+static train_status_t add_block (struct fsdp *f, size_t u, const void *block,
+                                 struct fsdp_work *w, train_error_t *err)
+{
+    const train_shard_unit_t *plan = f->units[u].plan;
+    float *to = (float *)f->grads.t.data + plan->at;
+    int before;
+
+    TRY (after (f, f->on->side, w->done, err));
+    before = f->ops->enter (f->device);
+    if (f->opts.reduce == TRAIN_BF16)
+        f->ops->flat->accumulate_bf16 (to, block, plan->chunk, f->on->side);
+    else
+        f->ops->flat->accumulate_f32 (to, block, plan->chunk, f->on->side);
+    f->ops->leave (before);
+    return record (f, w->done, f->on->side, err);
+}
+
+static train_status_t op_scatter (struct fsdp *f, size_t u, char *whole,
+                                  char *wire, struct fsdp_work *w,
+                                  train_error_t *err)
+{
+    size_t n = f->units[u].plan->chunk, all = n * f->world;
+    struct fsdp_gpu *g = f->on;
+    train_tensor_t in, out;
+    char *block;
+
+    TRY (record (f, g->mark, f->stream, err));
+    if (wire) {
+        TRY (after (f, g->side, g->mark, err));
+        fsdp_cast (f, wire, f->opts.reduce, whole, f->dtype, all, g->side);
+        TRY (record (f, g->mark, g->side, err));
+        whole = wire;
+    }
+    block = whole + (size_t)f->rank * n * train_dtype_size (f->opts.reduce);
+    TRY (fsdp_view (f, &in, whole, f->opts.reduce, all, err));
+    TRY (fsdp_view (f, &out, block, f->opts.reduce, n, err));
+    TRY (group_flow_reduce_scatter (f->group, &in.t, &out.t, TRAIN_SUM, g->mark,
+                                    w->done, err));
+    w->on = true;
+    return add_block (f, u, block, w, err);
+}
+
+static train_status_t op_joined (struct fsdp *f, size_t u, char *whole,
+                                 char *wire, struct fsdp_work *w,
+                                 train_error_t *err)
+{
+    (void)u, (void)whole, (void)wire;
+    return op_wait (f, w, err);
+}
+
+static train_status_t op_sum (struct fsdp *f, DLTensor *t, struct fsdp_work *w,
+                              train_error_t *err)
+{
+    TRY (record (f, f->on->mark, f->stream, err));
+    w->on = true;
+    return group_flow_all_reduce (f->group, t, TRAIN_SUM, f->on->mark, w->done,
+                                  err);
+}
+
+train_status_t fsdp_settle (struct fsdp *f, train_error_t *err)
+{
+    if (!f->gpu)
+        return TRAIN_OK;
+    TRY (record (f, f->on->end, f->stream, err));
+    return group_flow_settle (f->group, f->on->end, err);
+}
+
+/* A group that is broken has aborted its calls, so nothing here lasts. */
+static void op_drain (struct fsdp *f)
+{
+    if (!f->on || !f->on->end)
+        return;
+    for (size_t u = 0; u < f->n_units; u++) {
+        (void)op_wait (f, &f->units[u].gather, NULL);
+        (void)op_wait (f, &f->works[u], NULL);
+    }
+    for (size_t i = 0; i < FSDP_N_GRADS; i++)
+        (void)op_wait (f, &f->room[i].work, NULL);
+    (void)op_wait (f, &f->whole, NULL);
+    (void)fsdp_settle (f, NULL);
+    (void)f->ops->sync (f->stream, NULL);
+    (void)f->ops->sync (f->on->side, NULL);
+}
+
+train_status_t fsdp_fresh (struct fsdp *f, train_error_t *err)
+{
+    for (size_t i = 0; f->on && i < f->n_slots; i++)
+        TRY (record (f, f->on->slot_free[i], f->stream, err));
+    return TRAIN_OK;
+}
+
+train_status_t fsdp_step_open (struct fsdp *f, train_error_t *err)
+{
+    if (!f->on || f->on->step)
+        return TRAIN_OK;
+    TRY (train_step_begin (f->group, err));
+    f->on->step = true;
+    return TRAIN_OK;
+}
+
+const struct fsdp_way fsdp_way_gpu = {
+    .open = op_open,
+    .close = op_close,
+    .gather = op_gather,
+    .wait = op_wait,
+    .release = op_release,
+    .scatter = op_scatter,
+    .joined = op_joined,
+    .sum = op_sum,
+    .drain = op_drain,
+};
