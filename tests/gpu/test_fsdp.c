@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_fsdp.c - every strategy on one rank of nccl, to the bits of a step of one
+ * GPU */
+#include "config.h"
+
+#include "tap.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend.h"
+
+#if HAVE_CUDA
+
+#include <train/group.h>
+
+#include "decoder_impl.h"
+#include "fsdp.h"
+#include "gpu_step.h"
+
+#include "kernels/half.h"
+
+#define B     2
+#define T     136
+#define V     500
+#define STEPS 4
+#define SEED  7
+
+static const train_adamw_options_t adamw = {.size = sizeof (adamw),
+                                            .beta1 = 0.9,
+                                            .beta2 = 0.95,
+                                            .eps = 1e-8,
+                                            .weight_decay = 0.1,
+                                            .device = {kDLCUDA, 0}};
+static int32_t tokens[STEPS][B * T], targets[STEPS][B * T];
+static double want[STEPS][2];
+static train_error_t err;
+
+static void need (train_status_t status)
+{
+    if (status == TRAIN_OK)
+        return;
+    printf ("Bail out! %s\n", err.text);
+    exit (1);
+}
+
+static train_decoder_config_t config (train_dtype_t dtype, bool gpu)
+{
+    train_decoder_config_t c = {.size = sizeof (c),
+                                .layers = 3,
+                                .dim = 128,
+                                .heads = 4,
+                                .kv_heads = 2,
+                                .head_dim = 64,
+                                .ffn = 192,
+                                .vocab = V,
+                                .tie = true,
+                                .rope_theta = 10000,
+                                .norm_eps = 1e-5,
+                                .dtype = dtype,
+                                .deterministic = true};
+
+    if (gpu)
+        c.device = (DLDevice){kDLCUDA, 0};
+    return c;
+}
+
+/* The first weights of both sides, as f32. */
+static float *draw (train_dtype_t dtype, size_t *ret_n)
+{
+    train_decoder_config_t c = config (dtype, false);
+    train_decoder_t *d;
+    float *whole;
+
+    need (train_decoder_create (&c, &d, &err));
+    train_decoder_init (d, SEED);
+    *ret_n = train_decoder_numel (d);
+    whole = calloc (*ret_n, sizeof (*whole));
+    for (size_t i = 0; i < *ret_n; i++)
+        whole[i] = dtype == TRAIN_BF16
+                       ? half_from_bf16 (((uint16_t *)d->weights.t.data)[i])
+                       : ((float *)d->weights.t.data)[i];
+    train_decoder_destroy (d);
+    return whole;
+}
+
+static void one_gpu (train_dtype_t dtype)
+{
+    train_decoder_config_t c = config (dtype, true);
+    struct gpu_step_report report;
+    train_param_t params[64];
+    struct gpu_step *step;
+    train_adamw_t *a;
+    train_decoder_t *d;
+    int64_t n;
+
+    need (train_decoder_create (&c, &d, &err));
+    train_decoder_init (d, SEED);
+    for (size_t i = 0; i < train_decoder_n_params (d); i++)
+        params[i] = *train_decoder_param (d, i);
+    need (train_adamw_create (&adamw, dtype, train_decoder_numel (d), params,
+                              train_decoder_n_params (d), &a, &err));
+    need (gpu_step_create (d, a, &step, &err));
+    for (int s = 0; s < STEPS; s++) {
+        need (gpu_step_begin (step, &err));
+        need (decoder_step_add (d, tokens[s], targets[s], B, T, 1.0 / (B * T),
+                                &n, &err));
+        need (gpu_step_end (step, 0.01, 1, &report, &err));
+        want[s][0] = report.loss;
+        want[s][1] = report.norm;
+    }
+    gpu_step_destroy (step);
+    train_adamw_destroy (a);
+    train_decoder_destroy (d);
+}
+
+static void sharded (train_group_t *group, train_dtype_t dtype, int strategy,
+                     int prefetch)
+{
+    struct fsdp_options o = {.strategy = (train_strategy_t)strategy,
+                             .prefetch = prefetch,
+                             .reduce = TRAIN_F32};
+    const struct fsdp_update update = {0.01, 1, 1};
+    train_decoder_config_t c = config (dtype, true);
+    struct fsdp_report report = {0};
+    train_decoder_t *d;
+    train_adamw_t *a;
+    struct fsdp *f;
+    train_tensor_t whole;
+    double own = 3;
+    int64_t n, shape[1];
+    size_t numel;
+    float *first = draw (dtype, &numel);
+    bool same = true;
+    char name[100];
+
+    shape[0] = (int64_t)numel;
+    need (train_tensor_view (&whole, first, TRAIN_F32, 1, shape, &err));
+    need (strategy >= TRAIN_SHARD_GRAD_OP
+              ? decoder_create_bare (&c, &d, &err)
+              : train_decoder_create (&c, &d, &err));
+    need (fsdp_of_decoder (&o, group, d, &f, &err));
+    need (fsdp_take (f, fsdp_weights (f), &whole.t, 0, &err));
+    fsdp_updated (f);
+    need (fsdp_adamw (f, d, &adamw, &a, &err));
+    for (int s = 0; s < STEPS; s++) {
+        need (fsdp_begin (f, &err));
+        need (fsdp_pass (f, true, &err));
+        need (decoder_step_add (d, tokens[s], targets[s], B, T, 1.0 / (B * T),
+                                &n, &err));
+        need (fsdp_finish (f, a, &update, &own, 1, &report, &err));
+        same &= report.loss == want[s][0] && report.sums[0] == own
+                && fabs (report.norm - want[s][1]) <= 1e-12 * want[s][1];
+        if (!same)
+            printf ("# step %d: loss %.17g, not %.17g; norm %.17g, not %.17g\n",
+                    s, report.loss, want[s][0], report.norm, want[s][1]);
+    }
+    snprintf (name, sizeof (name),
+              "%s, strategy %d, prefetch %d: the losses of one GPU",
+              train_dtype_name (dtype), strategy, prefetch);
+    tap_ok (same, name);
+    train_adamw_destroy (a);
+    fsdp_destroy (f);
+    train_decoder_destroy (d);
+    free (first);
+}
+
+static void fill_ids (void)
+{
+    for (int s = 0; s < STEPS; s++)
+        for (int i = 0; i < B * T; i++) {
+            tokens[s][i] = (i * 31 + s * 17 + i / 7) % V;
+            targets[s][i] = (i * 13 + s * 5 + 1) % V;
+        }
+}
+
+int main (void)
+{
+    static const train_dtype_t dtypes[] = {TRAIN_F32, TRAIN_BF16};
+    const train_group_options_t o = {.size = sizeof (o), .backend = "nccl"};
+    train_group_t *group = NULL;
+
+    if (backend_cuda.probe (NULL, &err) != TRAIN_OK
+        || train_group_create (&o, &group, &err) != TRAIN_OK)
+        tap_skip_all (err.text);
+    fill_ids ();
+    for (int i = 0; i < 2; i++) {
+        one_gpu (dtypes[i]);
+        for (int s = TRAIN_NO_SHARD; s <= TRAIN_FULL_SHARD; s++)
+            for (int p = 0; p < (s == TRAIN_FULL_SHARD ? 3 : 1); p++)
+                sharded (group, dtypes[i], s, p);
+    }
+    train_group_destroy (group);
+    return tap_end ();
+}
+#else
+int main (void)
+{
+    tap_skip_all ("libtrain was built without CUDA");
+}
+#endif
