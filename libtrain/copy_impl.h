@@ -59,9 +59,9 @@ enum job_state { JOB_FREE = 0, JOB_QUEUED, JOB_DONE };
 
 struct train_copy {
     train_copier_t *copier;
-    enum job_state state;
-    int index; /* in copier->job */
-    int table; /* of a batch; -1 else */
+    _Atomic enum job_state state; /* written with the lock held */
+    int index;                    /* in copier->job */
+    int table;                    /* of a batch; -1 else */
     /* Instead of copy_run: what the ring is lent to; writes the report, and
      * frees [run_arg]. Called once. */
     train_status_t (*run) (struct train_copy *job, train_error_t *err);
