@@ -151,12 +151,25 @@ static __device__ void deeper (float sum[4][4][4], const uint16_t *a,
     }
 }
 
-static __device__ float read (const void *at, size_t i, enum gemm_lt_dtype t)
+/* Not in line: a kernel has 64 elements a thread, and as many copies of the
+ * conversions take a compiler minutes. */
+static __device__ __noinline__ float read (const void *at, size_t i,
+                                           enum gemm_lt_dtype t)
 {
     if (t == GEMM_LT_F32)
         return ((const float *)at)[i];
     return t == GEMM_LT_BF16 ? half_from_bf16 (((const uint16_t *)at)[i])
                              : half_from_f16 (((const uint16_t *)at)[i]);
+}
+
+static __device__ __noinline__ void write (void *at, size_t i,
+                                           enum gemm_lt_dtype t, float x)
+{
+    if (t == GEMM_LT_F32)
+        ((float *)at)[i] = x;
+    else
+        ((uint16_t *)at)[i] =
+            t == GEMM_LT_BF16 ? half_to_bf16 (x) : half_to_f16 (x);
 }
 
 static __device__ void store (const struct gemm_lt_op *op, size_t m, size_t n,
@@ -171,12 +184,7 @@ static __device__ void store (const struct gemm_lt_op *op, size_t m, size_t n,
         sum += read (op->bias, n, op->out);
     if (op->beta != 0)
         sum += op->beta * read (op->c, i, op->out);
-    if (op->out == GEMM_LT_F32)
-        ((float *)op->c)[i] = sum;
-    else if (op->out == GEMM_LT_BF16)
-        ((uint16_t *)op->c)[i] = half_to_bf16 (sum);
-    else
-        ((uint16_t *)op->c)[i] = half_to_f16 (sum);
+    write (op->c, i, op->out, sum);
 }
 
 static __device__ void store_all (const struct gemm_lt_op *op,
