@@ -14,6 +14,8 @@ static const struct reward_ops *const kinds[] = {
     [TRAIN_REWARD_EXACT] = &reward_exact,
     [TRAIN_REWARD_REGEX] = &reward_regex,
     [TRAIN_REWARD_LENGTH] = &reward_length,
+    [TRAIN_REWARD_ARITHMETIC] = &reward_sum,
+    [TRAIN_REWARD_PROGRAM] = &reward_program,
 };
 
 static train_status_t no_memory (train_error_t *err)

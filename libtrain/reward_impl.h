@@ -29,18 +29,23 @@ struct reward_ops {
     void (*close) (train_reward_t *reward); /* NULL: nothing to do */
 };
 
+struct pool;
+
 struct train_reward {
     const struct reward_ops *ops;
     char *name, *field, *marker;
     regex_t regex;
     bool has_regex;
     int64_t min, max, soft;
+    struct pool *pool; /* of a program */
     train_reward_report_t report;
 };
 
 extern const struct reward_ops reward_exact;
 extern const struct reward_ops reward_regex;
 extern const struct reward_ops reward_length;
+extern const struct reward_ops reward_sum;
+extern const struct reward_ops reward_program;
 
 /* reward_each - a score for kinds that look at one sample at a time. */
 typedef train_status_t (*reward_one_f) (const train_reward_t *reward,

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * reward_pool.h - the processes of one program. Inside libtrain only.
+ *
+ * Each has one sample at a time, so a fault is that sample's. After any fault
+ * the process is killed, for what it says next may be about an older sample,
+ * and another is started when there is work for it. */
+#ifndef TRAIN_REWARD_POOL_H
+#define TRAIN_REWARD_POOL_H
+
+#include <stdint.h>
+
+#include "reward_proc.h"
+#include "reward_wire.h"
+
+struct slot {
+    struct proc proc;
+    int sample;    /* which it has, -1: none */
+    int64_t id;    /* of its request */
+    char *request; /* (n_request) of which [sent] are written */
+    size_t n_request, sent;
+    struct wire_line line;
+    double deadline; /* CLOCK_MONOTONIC, seconds */
+    bool proven;     /* has replied once */
+};
+
+struct pool {
+    char **argv, **envp;
+    struct slot *slot; /* (n) */
+    int n;
+    double timeout_s, start_s;
+    int max_faults, faults; /* in a row, without a reply between */
+    int64_t next_id;
+    char fault[600]; /* the latest, "" none */
+};
+
+/* pool_score - reward.h's train_reward_score of a program. Counts in [report].
+ * TRAIN_EPEER: max_faults in a row. */
+train_status_t pool_score (struct pool *pool, const struct reward_view *view,
+                           int n, float *ret, train_reward_report_t *report,
+                           train_error_t *err);
+/* pool_start - start them all. TRAIN_ENOTFOUND, TRAIN_EIO. */
+train_status_t pool_start (struct pool *pool, train_error_t *err);
+/* pool_stop - end them all: a second to end by themselves, then killed. */
+void pool_stop (struct pool *pool);
+
+#endif

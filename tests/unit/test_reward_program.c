@@ -1,0 +1,475 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_reward_program.c - rewards by a program, and all that it may do wrong
+ *
+ * The program is this one with an argument; the completion says what it does. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <train/reward.h>
+
+/* ---- the program ------------------------------------------------------ */
+
+static int open_fds (void)
+{
+    DIR *d = opendir ("/proc/self/fd");
+    int n = -1; /* its own */
+
+    for (const struct dirent *e; (e = readdir (d));)
+        n += *e->d_name != '.';
+    closedir (d);
+    return n;
+}
+
+static void reply (json_int_t id, double reward)
+{
+    printf ("{\"id\": %lld, \"reward\": %.17g}\n", (long long)id, reward);
+    fflush (stdout);
+}
+
+static void misbehave (const char *what, json_int_t id)
+{
+    if (strcmp (what, "exit") == 0)
+        exit (3);
+    if (strcmp (what, "kill") == 0)
+        raise (SIGKILL);
+    if (strcmp (what, "sleep") == 0)
+        for (;;)
+            pause ();
+    if (strcmp (what, "garbage") == 0)
+        puts ("Traceback (most recent call last):");
+    else if (strcmp (what, "wrong id") == 0)
+        reply (id + 1, 1);
+    else if (strcmp (what, "no reward") == 0)
+        printf ("{\"id\": %lld}\n", (long long)id);
+    else if (strcmp (what, "text") == 0)
+        printf ("{\"id\": %lld, \"reward\": \"1\"}\n", (long long)id);
+    else if (strcmp (what, "infinite") == 0)
+        printf ("{\"id\": %lld, \"reward\": 1e300}\n", (long long)id);
+    else if (strcmp (what, "null") == 0)
+        printf ("{\"id\": %lld, \"reward\": null}\n", (long long)id);
+    else if (strcmp (what, "huge") == 0)
+        for (int i = 0; i < 3 << 20; i++)
+            putchar ('x');
+    else if (strcmp (what, "two") == 0) {
+        printf ("{\"id\": %lld, \"reward\": 2}\nand more\n", (long long)id);
+    } else if (strcmp (what, "cut") == 0) {
+        printf ("{\"id\": %lld, \"rew", (long long)id);
+        fflush (stdout);
+        exit (0);
+    } else if (strcmp (what, "close") == 0) {
+        close (1);
+        pause ();
+    } else if (strcmp (what, "last") == 0) { /* a good reply, then gone */
+        reply (id, 5);
+        exit (0);
+    } else
+        reply (id, (double)strlen (what));
+    fflush (stdout);
+}
+
+static int program (int argc, char **argv)
+{
+    static char line[1 << 22];
+
+    if (strcmp (argv[1], "deaf") == 0)
+        for (;;)
+            pause ();
+    while (fgets (line, sizeof (line), stdin)) {
+        json_t *q = json_loads (line, 0, NULL);
+        json_int_t id = json_integer_value (json_object_get (q, "id"));
+        const char *what =
+            json_string_value (json_object_get (q, "completion"));
+
+        if (strcmp (what, "fds") == 0)
+            reply (id, open_fds ());
+        else if (strcmp (what, "pid") == 0)
+            reply (id, getpid ());
+        else if (strcmp (what, "argc") == 0)
+            reply (id, argc * 100 + (argc > 2 && !strcmp (argv[2], "a b")));
+        else if (strcmp (what, "field") == 0)
+            reply (id, json_number_value (json_object_get (q, "level")) * 10
+                           + !strcmp (json_string_value (
+                                          json_object_get (q, "prompt")),
+                                      "seen"));
+        else
+            misbehave (what, id);
+        json_decref (q);
+    }
+    return 0;
+}
+
+/* ---- the tests -------------------------------------------------------- */
+
+static double now (void)
+{
+    struct timespec ts;
+
+    clock_gettime (CLOCK_MONOTONIC, &ts);
+    return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
+}
+
+static train_reward_t *open_program (const char *command, int processes,
+                                     int64_t timeout_ms)
+{
+    train_reward_options_t o = {.size = sizeof (o),
+                                .name = "judge",
+                                .kind = TRAIN_REWARD_PROGRAM,
+                                .program = command,
+                                .processes = processes,
+                                .timeout_ms = timeout_ms,
+                                .max_faults = 12,
+                                .start_ms = 1};
+    train_reward_t *r = NULL;
+    train_error_t err = {0};
+
+    if (train_reward_open (&o, &r, &err) != TRAIN_OK)
+        fail_msg ("%s", err.text);
+    return r;
+}
+
+static void score (train_reward_t *r, const char *const *completion, int n,
+                   float *ret)
+{
+    train_sample_t s[64] = {{0}};
+    train_error_t err = {0};
+
+    assert_true (n <= 64);
+    for (int i = 0; i < n; i++)
+        s[i] = (train_sample_t){.prompt = "seen",
+                                .completion = completion[i],
+                                .row = "{\"level\": 4, \"id\": \"row's own\"}"};
+    if (train_reward_score (r, s, n, ret, &err) != TRAIN_OK)
+        fail_msg ("%s", err.text);
+}
+
+static float one (train_reward_t *r, const char *completion)
+{
+    float reward = -7;
+
+    score (r, &completion, 1, &reward);
+    return reward;
+}
+
+static train_reward_report_t report (const train_reward_t *r)
+{
+    train_reward_report_t report = {.size = sizeof (report)};
+
+    assert_int_equal (train_reward_report (r, &report, NULL), TRAIN_OK);
+    return report;
+}
+
+/* No child is left, a zombie among that. */
+static void expect_no_child (void)
+{
+    assert_int_equal (waitpid (-1, NULL, WNOHANG), -1);
+    assert_int_equal (errno, ECHILD);
+}
+
+#define SELF "/proc/self/exe"
+
+static void test_replies (void **state)
+{
+    const char *const completion[] = {"1",    "22",       "333",   "4444",
+                                      "null", "\xff\xfe", "field", "7777777"};
+    int before = open_fds ();
+    float ret[8];
+
+    (void)state;
+    for (int processes = 1; processes <= 3; processes += 2) {
+        train_reward_t *r = open_program (SELF " ok", processes, 5000);
+
+        score (r, completion, 8, ret);
+        assert_true (ret[0] == 1 && ret[1] == 2 && ret[2] == 3 && ret[3] == 4);
+        assert_true (isnan (ret[4]) && ret[5] == 6 && ret[6] == 41
+                     && ret[7] == 7);
+        assert_int_equal (report (r).scored, 7);
+        assert_int_equal (report (r).nothing, 1);
+        assert_int_equal (report (r).started, processes);
+        assert_null (train_reward_fault (r));
+        train_reward_close (r);
+    }
+    assert_int_equal (open_fds (), before);
+    expect_no_child ();
+}
+
+/* Each fault is its sample's, and the next is scored by another process. */
+static void test_faults (void **state)
+{
+    static const struct {
+        const char *what, *why;
+        int timeouts, crashes, garbage;
+    } list[] = {
+        {"exit", "exited with status 3", 0, 1, 0},
+        {"kill", "was killed by signal 9", 0, 1, 0},
+        {"sleep", "did not reply within", 1, 0, 0},
+        {"garbage", "is no JSON", 0, 0, 1},
+        {"wrong id", "was asked", 0, 0, 1},
+        {"no reward", "no 'reward'", 0, 0, 1},
+        {"text", "no 'reward'", 0, 0, 1},
+        {"infinite", "no fp32", 0, 0, 1},
+        {"huge", "past 1 MiB", 0, 0, 1},
+        {"cut", "exited with status 0", 0, 1, 0},
+        {"close", "closed its output", 0, 1, 0},
+    };
+    int before = open_fds ();
+
+    (void)state;
+    for (size_t i = 0; i < sizeof (list) / sizeof (*list); i++) {
+        train_reward_t *r = open_program (SELF " ok", 1, 300);
+        const char *const c[] = {"a", list[i].what, "bb", "ccc"};
+        train_reward_report_t got;
+        float ret[4];
+
+        score (r, c, 4, ret);
+        if (ret[0] != 1 || !isnan (ret[1]) || ret[2] != 2 || ret[3] != 3)
+            fail_msg ("%s: %g %g %g %g", list[i].what, (double)ret[0],
+                      (double)ret[1], (double)ret[2], (double)ret[3]);
+        got = report (r);
+        assert_int_equal (got.timeouts, list[i].timeouts);
+        assert_int_equal (got.crashes, list[i].crashes);
+        assert_int_equal (got.garbage, list[i].garbage);
+        assert_int_equal (got.started, 2);
+        if (!strstr (train_reward_fault (r), list[i].why))
+            fail_msg ("'%s' lacks '%s'", train_reward_fault (r), list[i].why);
+        train_reward_close (r);
+    }
+    assert_int_equal (open_fds (), before);
+    expect_no_child ();
+}
+
+/* What comes behind a good reply does not become another's. */
+static void test_behind (void **state)
+{
+    train_reward_t *r = open_program (SELF " ok", 1, 5000);
+
+    (void)state;
+    assert_true (one (r, "two") == 2);
+    assert_true (one (r, "a") == 1);
+    assert_int_equal (report (r).garbage, 1);
+    assert_true (one (r, "last") == 5);
+    usleep (50000); /* it ends, and the next sample is not to blame */
+    assert_true (one (r, "bb") == 2);
+    assert_int_equal (report (r).crashes, 1);
+    assert_int_equal (report (r).started, 3);
+    train_reward_close (r);
+}
+
+/* Killed from outside while it waits for work, and while it works. */
+static void test_killed (void **state)
+{
+    train_reward_t *r = open_program (SELF " ok", 1, 5000);
+    pid_t pid = (pid_t)one (r, "pid"), killer;
+
+    (void)state;
+    kill (pid, SIGKILL);
+    usleep (20000);
+    assert_true (one (r, "a") == 1);
+    pid = (pid_t)one (r, "pid");
+    if ((killer = fork ()) == 0) {
+        usleep (50000);
+        kill (pid, SIGKILL);
+        _exit (0);
+    }
+    assert_true (isnan (one (r, "sleep")));
+    assert_non_null (strstr (train_reward_fault (r), "killed by signal 9"));
+    waitpid (killer, NULL, 0);
+    assert_true (one (r, "bb") == 2);
+    train_reward_close (r);
+    expect_no_child ();
+}
+
+/* It does not read: requests of more than a pipe holds, and SIGPIPE. */
+static void test_deaf (void **state)
+{
+    train_reward_t *r = open_program (SELF " deaf", 2, 150);
+    char *big = malloc (1 << 20);
+    train_sample_t s[2];
+    float ret[2];
+    double begin = now ();
+
+    (void)state;
+    assert_non_null (big);
+    memset (big, 'x', (1 << 20) - 1);
+    big[(1 << 20) - 1] = '\0';
+    for (int i = 0; i < 2; i++)
+        s[i] = (train_sample_t){.completion = big};
+    assert_int_equal (train_reward_score (r, s, 2, ret, NULL), TRAIN_OK);
+    assert_true (isnan (ret[0]) && isnan (ret[1]));
+    assert_true (now () - begin < 2);
+    assert_int_equal (report (r).timeouts, 2);
+    assert_non_null (strstr (train_reward_fault (r), "did not read a request"));
+    train_reward_close (r);
+    r = open_program ("/bin/sh -c 'exec <&-; sleep 5'", 1, 5000);
+    usleep (50000);
+    assert_int_equal (train_reward_score (r, s, 1, ret, NULL), TRAIN_OK);
+    assert_true (isnan (ret[0]));
+    assert_int_equal (report (r).crashes, 1);
+    train_reward_close (r);
+    r = open_program (SELF " ok", 1, 5000); /* and one that reads it all */
+    assert_int_equal (train_reward_score (r, s, 1, ret, NULL), TRAIN_OK);
+    assert_true (ret[0] == (1 << 20) - 1);
+    train_reward_close (r);
+    free (big);
+}
+
+/* A program that always fails ends the call after so many, and soon. */
+static void test_bound (void **state)
+{
+    train_reward_t *r = open_program ("/bin/sh -c 'exit 7'", 2, 5000);
+    train_sample_t s[40] = {{0}};
+    train_error_t err = {0};
+    float ret[40] = {3};
+    double begin = now ();
+
+    (void)state;
+    for (int i = 0; i < 40; i++)
+        s[i].completion = "x";
+    assert_int_equal (train_reward_score (r, s, 40, ret, &err), TRAIN_EPEER);
+    assert_non_null (strstr (err.text, "judge: 12 faults in a row"));
+    assert_non_null (strstr (err.text, "exited with status 7"));
+    assert_true (ret[0] == 3 && now () - begin < 5);
+    assert_true (report (r).started <= 16);
+    train_reward_close (r);
+    expect_no_child ();
+}
+
+/* Samples beyond the limit of one process go on in the others. */
+static void test_many (void **state)
+{
+    static const char *const what[] = {"a",     "exit", "bb",
+                                       "sleep", "ccc",  "garbage"};
+    train_reward_t *r = open_program (SELF " ok", 4, 200);
+    const char *c[64];
+    float ret[64];
+
+    (void)state;
+    for (int i = 0; i < 64; i++)
+        c[i] = what[i % 6];
+    score (r, c, 64, ret);
+    for (int i = 0; i < 64; i++)
+        assert_true (i % 2 ? isnan (ret[i])
+                           : ret[i] == (float)strlen (what[i % 6]));
+    assert_int_equal (report (r).scored, 32);
+    train_reward_close (r);
+    expect_no_child ();
+}
+
+static void test_descriptors (void **state)
+{
+    int leaky = open ("/dev/null", O_RDONLY); /* not closed at exec */
+    train_reward_t *r = open_program (SELF " ok", 3, 5000);
+
+    (void)state;
+    assert_true (leaky > 2);
+    for (int i = 0; i < 3; i++)
+        assert_true (one (r, "fds") == 3);
+    train_reward_close (r);
+    close (leaky);
+}
+
+/* Is there a process that runs? */
+static bool runs (pid_t pid)
+{
+    char path[64], text[256], *state;
+    FILE *f;
+    size_t n;
+
+    snprintf (path, sizeof (path), "/proc/%d/stat", (int)pid);
+    if (!(f = fopen (path, "r")))
+        return false;
+    n = fread (text, 1, sizeof (text) - 1, f);
+    text[n] = '\0';
+    fclose (f);
+    state = strrchr (text, ')');
+    return state && state[2] != 'Z';
+}
+
+static void test_dies_with_parent (void **state)
+{
+    int fd[2];
+    pid_t parent, pid;
+
+    (void)state;
+    assert_int_equal (pipe (fd), 0);
+    if ((parent = fork ()) == 0) {
+        train_reward_t *r = open_program (SELF " ok", 1, 5000);
+
+        pid = (pid_t)one (r, "pid");
+        if (write (fd[1], &pid, sizeof (pid)) != sizeof (pid))
+            _exit (1);
+        one (r, "sleep");
+        _exit (0);
+    }
+    assert_int_equal (read (fd[0], &pid, sizeof (pid)), sizeof (pid));
+    assert_true (runs (pid));
+    kill (parent, SIGKILL);
+    waitpid (parent, NULL, 0);
+    for (int i = 0; i < 200 && runs (pid); i++)
+        usleep (10000);
+    assert_false (runs (pid));
+    close (fd[0]);
+    close (fd[1]);
+}
+
+static void test_words (void **state)
+{
+    train_reward_options_t o = {
+        .size = sizeof (o), .name = "judge", .kind = TRAIN_REWARD_PROGRAM};
+    train_reward_t *r =
+        open_program ("  '" SELF "' \"a\"' b'  a\\ b ", 1, 5000);
+    train_error_t err = {0};
+
+    (void)state;
+    assert_true (one (r, "argc") == 301);
+    train_reward_close (r);
+    r = NULL;
+    assert_int_equal (train_reward_open (&o, &r, &err), TRAIN_EINVAL);
+    assert_non_null (strstr (err.text, "judge: program is not set"));
+    o.program = "x 'y";
+    assert_int_equal (train_reward_open (&o, &r, &err), TRAIN_EINVAL);
+    assert_non_null (strstr (err.text, "quote"));
+    o.program = "/nowhere/score --x";
+    assert_int_equal (train_reward_open (&o, &r, &err), TRAIN_ENOTFOUND);
+    assert_non_null (strstr (err.text, "cannot start '/nowhere/score'"));
+    o.program = "/tmp";
+    assert_int_equal (train_reward_open (&o, &r, &err), TRAIN_EIO);
+    o.program = "true";
+    o.processes = 257;
+    assert_int_equal (train_reward_open (&o, &r, &err), TRAIN_EINVAL);
+    assert_null (r);
+    expect_no_child ();
+}
+
+int main (int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test (test_replies),
+        cmocka_unit_test (test_faults),
+        cmocka_unit_test (test_behind),
+        cmocka_unit_test (test_killed),
+        cmocka_unit_test (test_deaf),
+        cmocka_unit_test (test_bound),
+        cmocka_unit_test (test_many),
+        cmocka_unit_test (test_descriptors),
+        cmocka_unit_test (test_dies_with_parent),
+        cmocka_unit_test (test_words),
+    };
+
+    return argc > 1 ? program (argc, argv)
+                    : cmocka_run_group_tests (tests, NULL, NULL);
+}
