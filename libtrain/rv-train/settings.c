@@ -71,7 +71,7 @@ static const struct conf_key keys[] = {
     {"log", "every", CONF_INT, AT (log_every), 0, 1e12, NULL},
     {"log", "slow", CONF_DOUBLE, AT (log_slow), 0, 1e6, NULL},
     {"log", "trace", CONF_STRING, AT (trace), 0, 0, NULL},
-    /* Known names that are not served yet: refuse () says so. */
+    /* Known names that are not served yet: sink () says so. */
     {"generate", "*", CONF_STRING, 0, 0, 0, NULL},
     {"grpo", "*", CONF_STRING, 0, 0, 0, NULL},
     {"reward *", "*", CONF_STRING, 0, 0, 0, NULL},
@@ -80,10 +80,13 @@ static const struct conf_key keys[] = {
 
 #define N_KEYS (sizeof (keys) / sizeof (*keys))
 
-static int refuse (void *arg, const char *section, const char *section_arg,
-                   const char *key, const char *value, struct rv_error *err)
+static int sink (void *arg, const char *section, const char *section_arg,
+                 const char *key, const char *value, struct rv_error *err)
 {
-    (void)arg, (void)section_arg, (void)value;
+    struct settings *c = arg;
+
+    if (strcmp (section, "reward") == 0)
+        return settings_reward_set (&c->rewards, section_arg, key, value, err);
     return error_set (err, RV_EINVAL,
                       "[%s] %s belongs to task sft or grpo, which this "
                       "version does not serve; remove it",
@@ -287,9 +290,9 @@ int settings_read (struct settings *c, const char *file, char *const *overrides,
         .file = file, .overrides = overrides, .n_overrides = n};
     if ((rc = set_defaults (c, err)) != RV_OK)
         return rc;
-    rc = conf_read (file, keys, N_KEYS, c, refuse, NULL, err);
+    rc = conf_read (file, keys, N_KEYS, c, sink, c, err);
     for (size_t i = 0; i < n && rc == RV_OK; i++)
-        rc = conf_set (overrides[i], keys, N_KEYS, c, refuse, NULL, err);
+        rc = conf_set (overrides[i], keys, N_KEYS, c, sink, c, err);
     if (rc != RV_OK)
         return rc;
     unset_empty (c);
@@ -302,11 +305,14 @@ int settings_read (struct settings *c, const char *file, char *const *overrides,
         rc = check_sizes (c, err);
     if (rc == RV_OK)
         rc = settings_eval_check (c, err);
+    if (rc == RV_OK)
+        rc = settings_reward_check (c, &c->rewards, err);
     return rc;
 }
 
 void settings_fini (struct settings *c)
 {
+    settings_reward_fini (&c->rewards);
     conf_free_strings (keys, N_KEYS, c);
 }
 

@@ -35,7 +35,7 @@ undocumented ()
 {
     local key
     sed -nE 's/^ *[{]"[a-z]+", "([a-z0-9_]+)", CONF_.*/\1/p' \
-        "$top_srcdir/libtrain/rv-train/settings.c" >"$tmp/keys"
+        "$top_srcdir"/libtrain/rv-train/settings{,_reward}.c >"$tmp/keys"
     [ "$(wc -l <"$tmp/keys")" -gt 40 ] || echo "no keys found"
     while read -r key; do
         grep -Eq "^\.B.*\b$key\b" "$top_srcdir/libtrain/rv-train/rv-train.1" || echo "$key"
@@ -81,7 +81,10 @@ eval|files = x|s.ini:17: \[eval\] files: needs \[eval\] every
 eval|samples = 0|s.ini:17: \[eval\] samples: 0 is all of \[eval\] files
 generate|top_k = 5|s.ini:17: \[generate\] top_k belongs to task sft or grpo
 grpo|group = 8|s.ini:17: \[grpo\] group belongs
-reward length|weight = 1|s.ini:17: \[reward\] weight belongs
+reward length|kind = length|s.ini:17: \[reward length\] kind: rewards are of task = grpo alone
+reward length|knd = length|s.ini:17: unknown key 'knd' in \[reward\]; nearest is 'kind'
+reward length|kind = size|s.ini:17: kind: 'size' is not one of exact,regex,length
+reward length|timeout = 5|s.ini:17: timeout: duration '5' has no unit
 reference|address = x|s.ini:17: \[reference\] address belongs
 EOF
 
