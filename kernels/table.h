@@ -16,6 +16,8 @@
 extern "C" {
 #endif
 
+struct kern_dropout;
+
 struct kern_ops {
     size_t elem_size, real_size; /* bytes */
     void (*rmsnorm_fwd) (void *y, void *rstd, const void *x, const void *w,
@@ -73,6 +75,9 @@ struct kern_ops {
     void (*logprob) (void *logits, float *logp, float *entropy,
                      const int32_t *targets, const float *dlogp, size_t N,
                      size_t V, double inv_temperature, void *stream);
+    /* dropout.h */
+    void (*dropout) (void *y, const void *x, size_t n,
+                     const struct kern_dropout *d, void *stream);
     /* docs.h, of [real] */
     void (*positions) (void *y, const void *table, const int32_t *starts,
                        size_t N, size_t T, size_t W, void *stream);

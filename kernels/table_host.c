@@ -4,6 +4,7 @@
 
 #include "decode.h"
 #include "docs.h"
+#include "dropout.h"
 #include "kernels.h"
 
 #define PLACE(x) x##_host

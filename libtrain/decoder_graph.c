@@ -53,7 +53,7 @@ train_status_t decoder_replay_step (train_decoder_t *m, double scale,
 {
     struct decoder_replay *r = &m->replay;
 
-    if (!r->on || m->hooks.before || m->hooks.after)
+    if (!r->on || m->hooks.before || m->hooks.after || decoder_drops (m))
         return decoder_step (m, scale, err);
     if (!is_same (m, scale)) {
         decoder_replay_forget (m);

@@ -150,6 +150,12 @@ struct decoder_hooks {
     void *arg;
 };
 
+/* What train_decoder_dropout said; [cut] of 65536, 0: nothing is dropped. */
+struct decoder_dropout {
+    uint32_t cut;
+    uint64_t seed, step, row;
+};
+
 struct train_decoder {
     train_decoder_config_t config;
     struct decoder_dims dims;
@@ -178,6 +184,7 @@ struct train_decoder {
     const int32_t *starts;    /* as these; NULL: each row is one document */
     const int32_t *documents; /* of the next passes, the caller's */
     bool docs;                /* the layout has room for them */
+    struct decoder_dropout dropout;
     struct decoder_ids {
         int32_t *pinned; /* (3,N): tokens, targets, starts */
         size_t bytes;
@@ -226,6 +233,15 @@ train_status_t decoder_take_ids (train_decoder_t *decoder,
                                  const int32_t *tokens, const int32_t *targets,
                                  int64_t *ret_n, train_error_t *err);
 
+/* decoder_drops - is anything dropped in passes now?
+ * decoder_drop - of what [half] of block [layer] adds to the stream, or of its
+ * gradient.
+ *   y   (N,C) written; may be [x] */
+enum decoder_half { DECODER_ATTENTION, DECODER_FFN };
+bool decoder_drops (const train_decoder_t *decoder);
+void decoder_drop (train_decoder_t *decoder, size_t layer,
+                   enum decoder_half half, void *y, const void *x);
+
 /* decoder_check_docs - of the next pass: TRAIN_EINVAL names the place.
  * decoder_place_docs - where the kernels see them, with their tables; after
  * decoder_take_ids.
@@ -246,8 +262,8 @@ train_status_t decoder_step_add (train_decoder_t *decoder,
                                  int B, int T, double scale, int64_t *ret_n,
                                  train_error_t *err);
 /* decoder_set_replay - passes of decoder_step_add that are like the one before
- * (shape, scale, units where they were, no hooks) become launches of one CUDA
- * graph. All else that a pass takes from the host, but for ids, must stay while
+ * (shape, scale, units where they were, no hooks, nothing dropped) become
+ * launches of one CUDA graph. All else that a pass takes from the host, but for ids, must stay while
  * this is on. Off at first. TRAIN_ENOTSUP: not of a GPU.
  * decoder_replay_step - decoder_step, or the graph of it.
  * decoder_replay_forget - what was recorded is not so any more. */

@@ -53,6 +53,8 @@ static train_status_t attention_half (train_decoder_t *m, size_t l, bool again,
     decoder_turn_fwd (m, qkv);
     TRY (m->work->attention (m, ACT (att), ACT (lse), qkv, err));
     TRY (m->work->linear (m, ACT (tmp), ACT (att), W (out), N, HD, d->C, err));
+    if (decoder_drops (m))
+        decoder_drop (m, l, DECODER_ATTENTION, ACT (tmp), ACT (tmp));
     m->kern->addnorm_fwd (ACT (norm2), ACT (mid), ACT (rstd2), ACT (x),
                           ACT (tmp), W (norm2), N, d->C, m->config.norm_eps,
                           m->stream);
@@ -71,8 +73,11 @@ static train_status_t ffn_half (train_decoder_t *m, size_t l, bool again,
     m->kern->swiglu_fwd (ACT (act), ACT (gate_up), N, d->F, m->stream);
     if (again)
         return TRAIN_OK;
-    return m->work->linear (m, ACT (tmp), ACT (act), W (down), N, d->F, d->C,
-                            err);
+    TRY (m->work->linear (m, ACT (tmp), ACT (act), W (down), N, d->F, d->C,
+                          err));
+    if (decoder_drops (m))
+        decoder_drop (m, l, DECODER_FFN, ACT (tmp), ACT (tmp));
+    return TRAIN_OK;
 }
 
 train_status_t decoder_body (train_decoder_t *m, train_error_t *err)
@@ -93,6 +98,16 @@ train_status_t decoder_body (train_decoder_t *m, train_error_t *err)
     return TRAIN_OK;
 }
 
+/* The gradient of what a half added to the stream: dx, or what is kept of it, in
+ * tmp, which nobody else needs before the half's norm. */
+static const void *added (train_decoder_t *m, size_t l, enum decoder_half half)
+{
+    if (!decoder_drops (m))
+        return ACT (dx);
+    decoder_drop (m, l, half, ACT (tmp), ACT (dx));
+    return ACT (tmp);
+}
+
 static train_status_t ffn_half_bwd (train_decoder_t *m, size_t l,
                                     train_error_t *err)
 {
@@ -100,9 +115,10 @@ static train_status_t ffn_half_bwd (train_decoder_t *m, size_t l,
     size_t N = rows (m);
     void *dx = ACT (dx), *tmp = ACT (tmp), *dact = ACT (dact);
     void *gate_up = ACT (gate_up); /* becomes its own gradient */
+    const void *dy = added (m, l, DECODER_FFN);
 
-    TRY (m->work->linear_dx (m, dact, dx, W (down), N, d->F, d->C, err));
-    TRY (m->work->linear_dw (m, G (down), dx, ACT (act), N, d->F, d->C, err));
+    TRY (m->work->linear_dx (m, dact, dy, W (down), N, d->F, d->C, err));
+    TRY (m->work->linear_dw (m, G (down), dy, ACT (act), N, d->F, d->C, err));
     m->kern->swiglu_bwd (gate_up, dact, gate_up, N, d->F, m->stream);
     TRY (m->work->linear_dx (m, tmp, gate_up, W (gate_up), N, d->C, 2 * d->F,
                              err));
@@ -139,9 +155,10 @@ static train_status_t attention_half_bwd (train_decoder_t *m, size_t l,
     const struct decoder_dims *d = &m->dims;
     size_t N = rows (m), HD = d->H * d->D;
     void *dx = ACT (dx), *tmp = ACT (tmp), *dqkv = ACT (dqkv);
+    const void *dy = added (m, l, DECODER_ATTENTION);
 
-    TRY (m->work->linear_dx (m, ACT (datt), dx, W (out), N, HD, d->C, err));
-    TRY (m->work->linear_dw (m, G (out), dx, ACT (att), N, HD, d->C, err));
+    TRY (m->work->linear_dx (m, ACT (datt), dy, W (out), N, HD, d->C, err));
+    TRY (m->work->linear_dw (m, G (out), dy, ACT (att), N, HD, d->C, err));
     TRY (qkv_bwd (m, l, err));
     TRY (m->work->linear_dx (m, tmp, dqkv, W (qkv), N, d->C, d->Q, err));
     TRY (

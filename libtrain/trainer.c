@@ -32,6 +32,9 @@ static train_status_t check_options (const train_trainer_options_t *opts,
     if (!isfinite (o->clip) || o->clip < 0)
         return err_set (err, TRAIN_EINVAL, "clip %g is not a number from 0 on",
                         o->clip);
+    if (!(o->dropout >= 0 && o->dropout < 1))
+        return err_set (err, TRAIN_EINVAL,
+                        "dropout %g is not within 0 and below 1", o->dropout);
     if (o->max_skips < 0)
         return err_set (err, TRAIN_EINVAL, "max_skips %d is below 0",
                         o->max_skips);
@@ -183,37 +186,9 @@ void train_trainer_destroy (train_trainer_t *t)
     free (t);
 }
 
-int trainer_take_rows (train_trainer_t *t, int p)
-{
-    int seq = train_data_seq (t->data), row = p * t->pass;
-    int rows = t->rows - row < t->pass ? t->rows - row : t->pass;
-    int64_t base = t->step * t->opts.batch + t->first + row;
-
-    for (int i = 0; i < rows; i++) {
-        size_t at = (size_t)i * (size_t)seq;
-
-        train_data_get (t->data, base + i, t->tokens + at, t->targets + at);
-        if (t->starts)
-            train_data_starts (t->data, t->tokens + at, t->starts + at);
-    }
-    train_decoder_documents (t->decoder, t->starts);
-    return rows;
-}
-
 double trainer_loss_scale (const train_trainer_t *t)
 {
     return t->scaler ? train_scaler_scale (t->scaler) : 1;
-}
-
-double trainer_token_scale (train_trainer_t *t)
-{
-    int64_t first = t->step * t->opts.batch;
-
-    if (t->counted_from != first || t->counted == 0) {
-        t->counted = train_data_counted (t->data, first, t->opts.batch);
-        t->counted_from = first;
-    }
-    return trainer_loss_scale (t) / (double)(t->counted > 0 ? t->counted : 1);
 }
 
 /* One pass; a rank whose rows are through takes part without any. */

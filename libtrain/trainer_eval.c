@@ -112,6 +112,7 @@ static train_status_t run_pass (train_trainer_t *t, struct eval *e,
         TRY (fsdp_pass (t->fsdp, false, err));
     take_rows (e, pass);
     train_decoder_documents (t->decoder, e->starts);
+    TRY (train_decoder_dropout (t->decoder, 0, 0, 0, 0, err));
     TRY (train_decoder_forward (t->decoder, NULL, e->tokens, e->targets,
                                 e->rows, e->seq, &loss, &n, err));
     if (!mine)

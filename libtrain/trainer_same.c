@@ -45,7 +45,8 @@ static int64_t hash_options (const train_trainer_options_t *o)
                   scaler.floor,
                   scaler.patience,
                   hash_text (o->no_decay),
-                  hash_text (o->frozen)};
+                  hash_text (o->frozen),
+                  o->dropout};
 
     return (int64_t)XXH3_64bits (v, sizeof (v));
 }

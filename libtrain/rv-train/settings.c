@@ -27,6 +27,7 @@ static const struct conf_key keys[] = {
     {"model", "vocab", CONF_INT, AT (vocab), 2, 1 << 24, NULL},
     {"model", "tie", CONF_BOOL, AT (tie), 0, 0, NULL},
     {"model", "rope_theta", CONF_DOUBLE, AT (rope_theta), 1, 1e12, NULL},
+    {"model", "dropout", CONF_DOUBLE, AT (tune.dropout), 0, 1, NULL},
     {"data", "files", CONF_STRING, AT (files), 0, 0, NULL},
     {"data", "tokenizer", CONF_STRING, AT (tokenizer), 0, 0, NULL},
     {"data", "seq", CONF_INT, AT (seq), 1, 1 << 20, NULL},
@@ -265,6 +266,7 @@ static int check_sizes (const struct settings *c, struct rv_error *err)
          "does not divide heads"},
         {c->vocab < 256, "model", "vocab",
          "is below 256, the number of bytes that tokenizer = bytes has"},
+        {c->tune.dropout >= 1, "model", "dropout", "is not below 1"},
         {c->lr <= 0, "optim", "lr", "is not above 0"},
         {c->min_lr > c->lr, "optim", "min_lr", "is above lr"},
         {c->warmup > c->steps, "optim", "warmup", "is above [run] steps"},
@@ -440,5 +442,6 @@ train_trainer_options_t settings_trainer (const struct settings *c)
         .no_decay = c->no_decay,
         .frozen = c->frozen,
         .scaler = c->scaler ? &scaler : NULL,
+        .dropout = c->tune.dropout,
     };
 }

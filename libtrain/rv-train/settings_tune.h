@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 struct settings_tune {
+    double dropout; /* [model]: of what the halves of a block add */
     bool documents; /* [data]: attention and loss stay within documents */
 };
 

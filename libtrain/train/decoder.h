@@ -148,6 +148,20 @@ DLTensor *train_decoder_grads (train_decoder_t *decoder);
  * such mask. Rope's dynamic scaling goes by T, not by a document's length. */
 void train_decoder_documents (train_decoder_t *decoder, const int32_t *starts);
 
+/* train_decoder_dropout - drop elements of what attention and feed-forward of
+ * each block add to the stream, in all passes from now on, forward alone too.
+ * (Srivastava et al. 2014, JMLR 15.)
+ *   rate   of elements that become 0, the others are scaled up; to 2^-16 and
+ *          below 1; 0: none, and no cost
+ *   seed, step, row   what the masks are a function of, beside block, half and
+ *          element: the step's number, and the number of the pass's first row in
+ *          the batch of that step. Equal for any split of the batch, recompute,
+ *          dtype and device
+ * TRAIN_EINVAL: rate or row. */
+train_status_t train_decoder_dropout (train_decoder_t *decoder, double rate,
+                                      uint64_t seed, uint64_t step, int64_t row,
+                                      train_error_t *err);
+
 /* train_decoder_forward - logits of a batch.
  *   logits   (B,T,V) dtype, written, memory of the decoder's device; NULL = not
  *            wanted

@@ -68,6 +68,8 @@ typedef struct train_trainer_options {
     const train_scaler_options_t *scaler; /* of F16: losses are scaled, and a
                              step that is not finite shrinks the scale. Copied by
                              create; NULL = not at all */
+    double dropout; /* as train_decoder_dropout, in steps alone, by the data's
+                       seed; 0 = none */
 } train_trainer_options_t;
 
 /* What a step was. */

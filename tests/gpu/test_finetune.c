@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * test_finetune.c - what fine-tuning asks of a decoder on a GPU, beside its host
- * twin in f64: rows of several documents */
+ * twin in f64: rows of several documents, dropout */
 #include "config.h"
 
 #include "tap.h"
@@ -14,6 +14,7 @@
 
 #include "decoder_impl.h"
 
+#include "kernels/dropout.h"
 #include "kernels/half.h"
 
 #define B 3
@@ -21,6 +22,7 @@
 #define V 300
 
 static int32_t tokens[B * T], targets[B * T], starts[B * T];
+static double rate; /* of dropout */
 
 static void need (train_status_t status, const train_error_t *err)
 {
@@ -71,6 +73,7 @@ static double step (train_decoder_t *m, const int32_t *documents)
     int64_t n;
 
     train_decoder_documents (m, documents);
+    need (train_decoder_dropout (m, rate, 11, 4, 7, &err), &err);
     need (train_decoder_step (m, tokens, targets, B, T, 1, &loss, &n, &err),
           &err);
     return loss / (double)n;
@@ -210,6 +213,60 @@ static void test_documents (void)
     }
 }
 
+/* Elements from [first] on, of arrays that lie at no vector: the host's bits. */
+static void drop_array (train_dtype_t dtype, size_t first, size_t n)
+{
+    const struct kern_ops *host = dtype == TRAIN_F32    ? &kern_ops_f32_host
+                                  : dtype == TRAIN_BF16 ? &kern_ops_bf16_host
+                                                        : &kern_ops_f16_host;
+    const struct kern_ops *cuda = dtype == TRAIN_F32    ? &kern_ops_f32_cuda
+                                  : dtype == TRAIN_BF16 ? &kern_ops_bf16_cuda
+                                                        : &kern_ops_f16_cuda;
+    struct kern_dropout d = {3, 1, first, 6, kern_dropout_cut (0.3)};
+    size_t bytes = (n + 3) * host->elem_size;
+    unsigned char *x = malloc (bytes), *y = malloc (bytes);
+    train_error_t err = {0};
+    char text[120];
+    void *at = NULL;
+
+    for (size_t i = 0; i < bytes; i++) /* all kinds of numbers, NaN too */
+        x[i] = (unsigned char)(i * 2654435761u >> 13);
+    need (backend_cuda.alloc (0, bytes, &at, &err), &err);
+    need (backend_cuda.copy (at, x, bytes, NULL, &err), &err);
+    cuda->dropout ((char *)at + host->elem_size, (char *)at + host->elem_size,
+                   n, &d, NULL);
+    need (backend_cuda.copy (y, at, bytes, NULL, &err), &err);
+    need (backend_cuda.sync (NULL, &err), &err);
+    host->dropout (x + host->elem_size, x + host->elem_size, n, &d, NULL);
+    snprintf (text, sizeof (text), "%s: %zu dropped from %zu on, as the host",
+              train_dtype_name (dtype), n, first);
+    tap_ok (memcmp (x, y, bytes) == 0, text);
+    backend_cuda.free (at);
+    free (x);
+    free (y);
+}
+
+static void test_dropout (void)
+{
+    static const train_dtype_t dtypes[] = {TRAIN_F32, TRAIN_BF16, TRAIN_F16};
+
+    for (int i = 0; i < 3; i++) {
+        train_decoder_config_t c = config (dtypes[i], true);
+
+        drop_array (dtypes[i], 0, 100001);
+        drop_array (dtypes[i], 5, 3);
+        drop_array (dtypes[i], ((size_t)1 << 40) + 13, 4096);
+        rate = 0.3;
+        c.recompute = (train_recompute_t)i;
+        beside_twin (&c, NULL,
+                     dtypes[i] == TRAIN_F32    ? 1e-5
+                     : dtypes[i] == TRAIN_BF16 ? 0.04
+                                               : 0.006,
+                     "dropout");
+        rate = 0;
+    }
+}
+
 int main (void)
 {
     train_error_t err = {0};
@@ -218,6 +275,7 @@ int main (void)
         tap_skip_all (err.text);
     fill_batch ();
     test_documents ();
+    test_dropout ();
     return tap_end ();
 }
 

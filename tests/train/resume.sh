@@ -33,6 +33,19 @@ for param in fp32 fp64; do
     ok "straight, constant" go "$a-c" precision.param=$param optim.schedule=constant
     ok "same bits" same_run "$a-c" "$b" 00000012
 done
+# Dropout, in passes of 3 of 8 samples, and the same masks for three ranks.
+p=$tmp/p q=$tmp/q
+drop=(model.dropout=0.2 data.micro_batch=3 optim.schedule=constant precision.param=fp64)
+ok "straight, dropout" go "$p" "${drop[@]}"
+ok "half" go "$q" "${drop[@]}" run.steps=6
+ok "whole" go "$q" "${drop[@]}"
+ok "same bits" same_run "$p" "$q" 00000012
+ok "three ranks" ranks "0 0 0" 3 1 "$tmp/r.ini" "${drop[@]}" data.micro_batch=2 \
+    shard.strategy=full "log.file=$tmp/p3"
+ok "have one's losses" near "$p/m" "$tmp/p3" 1e-12 12
+ok "which are others than without" test "$(losses "$p/m")" != "$(losses "$tmp/a-fp64-c/m")"
+run "$tmp/r.ini" model.dropout=1
+ok "a rate of 1 is 2" test $? = 2
 mkdir "$tmp/taken" && : >"$tmp/taken/file"
 run "$tmp/r.ini" checkpoint.dir="$tmp/taken/file" log.file="$tmp/none"
 ok "a file in place of [checkpoint] dir is 3" test $? = 3
