@@ -3,7 +3,9 @@
  * that is
  *
  * What the backward makes again is there once for all blocks. The head and a
- * block's backward are not at work at once: what they need shares its place. */
+ * block's backward are not at work at once: what they need shares its place.
+ * Gradients that nobody needs before the backward writes them lend their memory
+ * to what that has read by then. */
 #include <limits.h>
 
 #include "decoder_impl.h"
@@ -18,9 +20,27 @@ static size_t padded (size_t bytes)
 static struct decoder_array take (struct decoder_acts *a, size_t esize,
                                   size_t n, size_t count)
 {
-    struct decoder_array ret = {a->bytes, n ? padded (count * esize) : 0};
+    struct decoder_array ret = {a->bytes, n ? padded (count * esize) : 0, 0};
 
     a->bytes += (n ? n : 1) * padded (count * esize);
+    return ret;
+}
+
+/* As take, of arrays that a block's backward is the last to read; [n] 0, or no
+ * room in the gradients: as take. */
+static struct decoder_array keep (struct decoder_acts *a,
+                                  const struct decoder_need *need, size_t esize,
+                                  size_t n, size_t count)
+{
+    size_t each = padded (count * esize);
+    struct decoder_array ret = {a->bytes, 0, a->lent + 1};
+
+    if (n == 0 || each == 0 || need->lend < a->lent
+        || need->lend - a->lent < each)
+        return take (a, esize, n, count);
+    a->lent += each;
+    if (need->tie)
+        a->bytes += each;
     return ret;
 }
 
@@ -58,19 +78,19 @@ static void take_blocks (struct decoder_acts *a, const struct decoder_dims *d,
     size_t cheap = need->recompute == TRAIN_RECOMPUTE_NOTHING ? L : 0;
     size_t heads = d->norm ? d->H + d->G : 0;
 
-    a->x = take (a, e, L + 1, N * d->C);
-    a->norm1 = take (a, e, cheap, N * d->C);
-    a->rstd1 = take (a, r, kept, N);
-    a->qkv = take (a, e, kept, N * d->Q);
-    a->att = take (a, e, kept, N * d->H * d->D);
-    a->lse = take (a, r, kept, N * d->H);
-    a->raw = take (a, e, kept, N * heads * d->D);
-    a->rstd_qk = take (a, r, kept, N * heads);
-    a->mid = take (a, e, kept, N * d->C);
-    a->norm2 = take (a, e, cheap, N * d->C);
-    a->rstd2 = take (a, r, kept, N);
-    a->gate_up = take (a, e, kept, N * 2 * d->F);
-    a->act = take (a, e, cheap, N * d->F);
+    a->x = keep (a, need, e, L + 1, N * d->C);
+    a->norm1 = keep (a, need, e, cheap, N * d->C);
+    a->rstd1 = keep (a, need, r, kept, N);
+    a->qkv = keep (a, need, e, kept, N * d->Q);
+    a->att = keep (a, need, e, kept, N * d->H * d->D);
+    a->lse = keep (a, need, r, kept, N * d->H);
+    a->raw = keep (a, need, e, kept, N * heads * d->D);
+    a->rstd_qk = keep (a, need, r, kept, N * heads);
+    a->mid = keep (a, need, e, kept, N * d->C);
+    a->norm2 = keep (a, need, e, cheap, N * d->C);
+    a->rstd2 = keep (a, need, r, kept, N);
+    a->gate_up = keep (a, need, e, kept, N * 2 * d->F);
+    a->act = keep (a, need, e, cheap, N * d->F);
 }
 
 static void take_head (struct decoder_acts *a, const struct decoder_dims *d,

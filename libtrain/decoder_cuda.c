@@ -152,8 +152,8 @@ static train_status_t op_linear_dw (train_decoder_t *m, void *dw,
     struct engine *e = m->engine;
     char why[GEMM_LT_WHY] = "";
 
-    return of_gemm (gemm_lt_dw (e->gemm, dw, GEMM_LT_F32, true, dy, x, e->dtype,
-                                N, in, out, m->stream, why),
+    return of_gemm (gemm_lt_dw (e->gemm, dw, GEMM_LT_F32, !m->spent, dy, x,
+                                e->dtype, N, in, out, m->stream, why),
                     why, err);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * decoder_graph.c - forward and backward as a CUDA graph, where passes repeat
  *
- * The first pass of a shape runs as ever: algorithms are chosen in it. The second
- * is recorded, and from then on one launch replays it. */
+ * The first pass of a shape runs as ever: algorithms are chosen in it. The
+ * second is recorded, and from then on one launch replays it. */
 #include "decoder_impl.h"
 #include "err.h"
 
@@ -31,7 +31,7 @@ static bool is_same (const train_decoder_t *m, double scale)
     const struct decoder_replay *r = &m->replay;
 
     return r->acts && r->acts == m->acts && r->B == m->B && r->T == m->T
-           && r->scale == scale;
+           && r->scale == scale && r->spent == m->spent;
 }
 
 static train_status_t record (train_decoder_t *m, double scale,
@@ -48,8 +48,8 @@ static train_status_t record (train_decoder_t *m, double scale,
     return status != TRAIN_OK ? status : end;
 }
 
-train_status_t decoder_replay_step (train_decoder_t *m, double scale,
-                                    train_error_t *err)
+static train_status_t step (train_decoder_t *m, double scale,
+                            train_error_t *err)
 {
     struct decoder_replay *r = &m->replay;
 
@@ -62,9 +62,18 @@ train_status_t decoder_replay_step (train_decoder_t *m, double scale,
         r->B = m->B;
         r->T = m->T;
         r->scale = scale;
+        r->spent = m->spent;
         return TRAIN_OK;
     }
     if (!r->graph)
         TRY (record (m, scale, err));
     return m->ops->graph->launch (r->graph, m->stream, m->device, err);
+}
+
+train_status_t decoder_replay_step (train_decoder_t *m, double scale,
+                                    train_error_t *err)
+{
+    TRY (step (m, scale, err));
+    m->spent = false;
+    return TRAIN_OK;
 }

@@ -158,9 +158,12 @@ train_status_t decoder_step (train_decoder_t *m, double scale,
         TRY (forward_pieces (m, false, err));
     }
     TRY (decoder_enter (m, head, true, err));
+    TRY (decoder_clear_unit (m, head, err));
     TRY (head_bwd (m, scale, err));
-    if (head != last)
+    if (head != last) {
         TRY (decoder_turn (m, head, last, true, err));
+        TRY (decoder_clear_unit (m, last, err));
+    }
     TRY (last_norm_bwd (m, err));
     return decoder_body_bwd (m, err);
 }

@@ -29,9 +29,13 @@ struct decoder_block {
 };
 
 /* One array of every block: byte offset of block 0's, and from one block's to
- * the next; 0 where all blocks share one, which is made again in the backward. */
+ * the next; 0 where all blocks share one, which is made again in the backward.
+ * [lent] not 0: block l's lies in the gradients of unit l, [lent] - 1 bytes
+ * from their start: the backward of block l, which is unit l + 1, reads it
+ * before the backward of unit l writes there. Only block 0's is at [at] where
+ * the head, whose backward is first, has unit 0's gradients too. */
 struct decoder_array {
-    size_t at, step;
+    size_t at, step, lent;
 };
 
 /* One arena's use by a batch of (B,T), every array aligned to DECODER_ALIGN.
@@ -43,7 +47,7 @@ struct decoder_acts {
     struct decoder_array norm1, rstd1; /* (N,C), (N) */
     struct decoder_array qkv, att, lse; /* (N,Q), (N,H D), (B,H,T) */
     struct decoder_array raw, rstd_qk;  /* (N,(H+G) D), (N,H+G): q, k before
-                                          their norm */
+                                         their norm */
     struct decoder_array mid;           /* (N,C) stream after attention */
     struct decoder_array norm2, rstd2;  /* (N,C), (N) */
     struct decoder_array gate_up, act;  /* (N,2F), (N,F) */
@@ -62,6 +66,7 @@ struct decoder_acts {
     struct decoder_array scratch;
     bool whole;   /* the logits are */
     size_t bytes; /* of the arena */
+    size_t lent;  /* bytes that each unit's gradients give; 0: none do */
 };
 
 /* What sizes activations beside dims, B and T. */
@@ -73,6 +78,9 @@ struct decoder_need {
     bool gpu;          /* ids are copied */
     bool docs;         /* rows hold documents */
     size_t scratch;    /* bytes that some kernel wants */
+    size_t lend;       /* bytes that the gradients of each unit 0..L have for
+                        activations; 0: none */
+    bool tie;          /* then unit 0's have none */
 };
 
 struct train_decoder;
@@ -81,7 +89,7 @@ struct train_decoder;
  * kernels.h; m->B, m->T, m->stream hold. */
 struct decoder_work {
     /* prepare - for a batch of (B,T).
-     *   ret_scratch   bytes of scratch that attention wants */
+   *   ret_scratch   bytes of scratch that attention wants */
     train_status_t (*prepare) (struct train_decoder *m, int B, int T,
                                size_t *ret_scratch, train_error_t *err);
     void (*destroy) (struct train_decoder *m);
@@ -101,10 +109,10 @@ struct decoder_work {
                                      const void *lse, const void *qkv,
                                      train_error_t *err);
     /* head_scratch - bytes at layout.logits that these two want for N rows.
-     * head_loss - of norm_f's rows through the head [w], added to m->sum.
-     *   dh, dw   (N,C) written, (V,C) added to; unless [scale] is 0
-     * logits_loss - of whole logits, which stay; added to m->sum.
-     * Not for f32 and f64 on the host. */
+   * head_loss - of norm_f's rows through the head [w], added to m->sum.
+   *   dh, dw   (N,C) written, (V,C) added to; unless [scale] is 0
+   * logits_loss - of whole logits, which stay; added to m->sum.
+   * Not for f32 and f64 on the host. */
     size_t (*head_scratch) (const struct train_decoder *m, size_t N);
     train_status_t (*head_loss) (struct train_decoder *m, void *dh, void *dw,
                                  const void *w, double scale,
@@ -198,7 +206,9 @@ struct train_decoder {
         void *acts;  /* of the pass before, as all below; NULL: none */
         int B, T;
         double scale;
+        bool spent;
     } replay;
+    bool spent, lend;   /* see decoder_spend_grads */
     double *sum, *read; /* loss, summed over passes; on [device]; pinned */
 };
 
@@ -276,6 +286,22 @@ void decoder_replay_forget (train_decoder_t *decoder);
 train_status_t decoder_loss_read (train_decoder_t *decoder,
                                   double *ret_loss_sum, train_error_t *err);
 
+/* decoder_spend_grads - nobody reads the gradients any more: the next
+ * decoder_step_add writes them, as if they were 0 now. Not of a bare decoder's.
+ *   lend   until then passes may keep activations in their memory; for a step
+ *          of one decoder_step_add, as another one needs that room elsewhere
+ * decoder_settle_grads - if no decoder_step_add came since, they become 0. */
+void decoder_spend_grads (train_decoder_t *decoder, bool lend);
+train_status_t decoder_settle_grads (train_decoder_t *decoder,
+                                     train_error_t *err);
+/* decoder_lendable - bytes that each unit's gradients have for activations in
+ * the arena; 0: they do not lie so that they may serve. */
+size_t decoder_lendable (const train_decoder_t *decoder);
+/* decoder_clear_unit - in a backward that writes spent gradients, before it
+ * comes to [unit]: what kernels add to becomes 0. */
+train_status_t decoder_clear_unit (train_decoder_t *decoder, size_t unit,
+                                   train_error_t *err);
+
 /* decoder_choices - which algorithms the products of a deterministic decoder
  * have, for a checkpoint.
  *   ret   malloc'ed bytes; NULL: there are none
@@ -292,6 +318,8 @@ train_status_t decoder_take_choices (train_decoder_t *decoder, const void *from,
 static inline void *decoder_act (const train_decoder_t *m,
                                  struct decoder_array a, size_t l)
 {
+    if (a.lent > 0 && (l > 0 || !m->config.tie))
+        return (char *)m->places[l].grads + a.lent - 1;
     return (char *)m->acts + a.at + l * a.step;
 }
 

@@ -203,6 +203,7 @@ train_status_t decoder_body_bwd (train_decoder_t *m, train_error_t *err)
 
     for (size_t l = d->L; l-- > 0;) {
         TRY (decoder_enter (m, l + 1, true, err));
+        TRY (decoder_clear_unit (m, l + 1, err));
         TRY (again (m, l, err));
         again_ffn (m, l);
         TRY (ffn_half_bwd (m, l, err));
@@ -211,6 +212,8 @@ train_status_t decoder_body_bwd (train_decoder_t *m, train_error_t *err)
         TRY (decoder_leave (m, l + 1, true, err));
     }
     TRY (decoder_enter (m, 0, true, err));
+    if (!m->config.tie)
+        TRY (decoder_clear_unit (m, 0, err));
     m->kern->embedding_bwd (
         decoder_grad (m, 0, m->embed), decoder_act (m, m->layout.dx, 0),
         m->tokens, rows (m), d->C, d->V, decoder_scratch (m), m->stream);

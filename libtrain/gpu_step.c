@@ -25,6 +25,7 @@ struct gpu_step {
     train_adamw_t *adamw;
     struct numbers *numbers;
     double *read; /* pinned: the norm */
+    bool lend;
 };
 
 train_status_t gpu_step_create (train_decoder_t *m, train_adamw_t *adamw,
@@ -60,13 +61,10 @@ void gpu_step_destroy (struct gpu_step *s)
     free (s);
 }
 
-train_status_t gpu_step_begin (struct gpu_step *s, train_error_t *err)
+void gpu_step_begin (struct gpu_step *s, int passes)
 {
-    train_decoder_t *m = s->decoder;
-
-    return m->ops->fill (m->device, m->grads.t.data, 0,
-                         (size_t)train_tensor_bytes (&m->grads.t), m->stream,
-                         err);
+    s->lend = passes == 1;
+    decoder_spend_grads (s->decoder, s->lend);
 }
 
 static void sumsq (struct gpu_step *s, double *ret, const float *x, size_t n)
@@ -105,6 +103,7 @@ train_status_t gpu_step_end (struct gpu_step *s, double lr, double clip,
     train_decoder_t *m = s->decoder;
     double loss = 0;
 
+    TRY (decoder_settle_grads (m, err));
     judge (s, clip, inv_scale);
     TRY (adamw_enqueue (s->adamw, &m->weights.t, &m->grads.t, lr,
                         &s->numbers->factor, m->stream, err));

@@ -11,13 +11,16 @@
 
 struct gpu_step;
 
-/* gpu_step_create - both borrowed; of the same GPU. TRAIN_ENOMEM, TRAIN_EDEVICE. */
+/* gpu_step_create - both borrowed; of the same GPU. TRAIN_ENOMEM,
+ * TRAIN_EDEVICE. */
 train_status_t gpu_step_create (train_decoder_t *decoder, train_adamw_t *adamw,
                                 struct gpu_step **ret_step, train_error_t *err);
 void gpu_step_destroy (struct gpu_step *step); /* NULL is fine */
 
-/* gpu_step_begin - gradients become zero. */
-train_status_t gpu_step_begin (struct gpu_step *step, train_error_t *err);
+/* gpu_step_begin - gradients are none: see decoder_spend_grads.
+ *   passes   of decoder_step_add that will come; with 1 their memory serves as
+ *            room for activations */
+void gpu_step_begin (struct gpu_step *step, int passes);
 
 struct gpu_step_report {
     double loss;  /* sum since begin */

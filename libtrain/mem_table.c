@@ -85,7 +85,8 @@ train_status_t mem_table (const train_decoder_config_t *model,
     train_decoder_config_t c = *model;
     struct table t = {.rows = rows};
     struct decoder_acts acts = {0};
-    struct decoder_need need = {.recompute = (int)c.recompute};
+    struct decoder_need need = {.recompute = (int)c.recompute, .tie = c.tie};
+    bool gpu = c.device.device_type == kDLCUDA;
     int pass = mem_pass (o, world);
     train_decoder_t *m = NULL;
     train_status_t status;
@@ -97,6 +98,8 @@ train_status_t mem_table (const train_decoder_config_t *model,
     need.whole = need.elem == need.real;
     if (!need.whole)
         need.head = m->work->head_scratch (m, (size_t)pass * (size_t)seq);
+    if (gpu && world == 1 && pass == o->batch)
+        need.lend = decoder_lendable (m);
     m->B = pass;
     m->T = seq;
     status = m->work->prepare (m, pass, seq, &need.scratch, err);

@@ -79,8 +79,8 @@ static train_status_t make_adamw (train_trainer_t *t,
     return status;
 }
 
-/* Masters are there from the beginning, so that they can be saved. The decoder's
- * own stream may still be filling its weights. */
+/* Masters are there from the beginning, so that they can be saved. The
+ * decoder's own stream may still be filling its weights. */
 static train_status_t make_masters (train_trainer_t *t, train_error_t *err)
 {
     const train_decoder_t *m = t->decoder;
@@ -200,7 +200,9 @@ train_status_t trainer_gpu_pass (train_trainer_t *t, int p, int64_t *counted,
 
 train_status_t trainer_gpu_begin (train_trainer_t *t, train_error_t *err)
 {
-    return gpu_step_begin (t->gpu->step, err);
+    (void)err;
+    gpu_step_begin (t->gpu->step, t->passes);
+    return TRAIN_OK;
 }
 
 /* The loss of these passes is nobody's. */
@@ -208,6 +210,7 @@ train_status_t trainer_gpu_finish (train_trainer_t *t, train_error_t *err)
 {
     double loss;
 
+    TRY (decoder_settle_grads (t->decoder, err));
     TRY (still (t, err));
     return decoder_loss_read (t->decoder, &loss, err);
 }
@@ -223,6 +226,7 @@ train_status_t trainer_gpu_step (train_trainer_t *t, double lr,
     TRY (trainer_gpu_begin (t, err));
     for (int p = 0; p < t->passes; p++)
         TRY (trainer_gpu_pass (t, p, &n, err));
+    TRY (decoder_settle_grads (t->decoder, err));
     TRY (still (t, err));
     TRY (gpu_step_end (t->gpu->step, lr, t->opts.clip, 1 / factor, &report,
                        err));

@@ -193,7 +193,7 @@ static void steps (struct run *r, int n)
     int64_t counted;
 
     for (int i = 0; i < n; i++) {
-        need (gpu_step_begin (r->s, &err), &err);
+        gpu_step_begin (r->s, 1);
         need (decoder_step_add (r->m, tokens, targets, B, T, 1.0 / (B * T),
                                 &counted, &err),
               &err);

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * decoder_spent.c - gradients between their last use and the backward that
+ * writes them anew
+ *
+ * Nothing is filled with zeros that a product writes whole. */
+#include "decoder_impl.h"
+#include "err.h"
+
+void decoder_spend_grads (train_decoder_t *m, bool lend)
+{
+    m->spent = true;
+    m->lend = lend;
+}
+
+train_status_t decoder_settle_grads (train_decoder_t *m, train_error_t *err)
+{
+    if (!m->spent)
+        return TRAIN_OK;
+    TRY (m->ops->fill (m->device, m->grads.t.data, 0,
+                       (size_t)train_tensor_bytes (&m->grads.t), m->stream,
+                       err));
+    m->spent = false;
+    return TRAIN_OK;
+}
+
+/* Of a GPU, the weights of products but the head: those of the embedding are of
+ * few rows, and the head's come in pieces. The host's products add. */
+static bool is_written (const train_decoder_t *m, const train_param_t *p)
+{
+    return m->gpu && p->ndim == 2 && p->offset != m->embed
+           && p->offset != m->head;
+}
+
+train_status_t decoder_clear_unit (train_decoder_t *m, size_t unit,
+                                   train_error_t *err)
+{
+    const struct decoder_unit *u = &m->units[unit];
+    size_t each = m->kern->real_size;
+
+    if (!m->spent)
+        return TRAIN_OK;
+    for (size_t i = 0; i < m->n_params; i++) {
+        const train_param_t *p = &m->params[i];
+
+        if (p->offset < u->first || p->offset >= u->first + u->count
+            || is_written (m, p))
+            continue;
+        TRY (m->ops->fill (m->device, decoder_grad (m, unit, p->offset), 0,
+                           p->count * each, m->stream, err));
+    }
+    return TRAIN_OK;
+}

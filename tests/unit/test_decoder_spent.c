@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_decoder_spent.c - gradients that a step writes instead of adds to, and
+ * whose memory holds activations before */
+#include "config.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "decoder_impl.h"
+
+#define B 2
+#define T 8
+
+static int32_t tokens[B * T], targets[B * T];
+
+/* Units of whole lines of 256 bytes, so that their gradients can lend. */
+static train_decoder_config_t config (train_dtype_t dtype, bool tie, int how)
+{
+    return (train_decoder_config_t){
+        .size = sizeof (train_decoder_config_t),
+        .layers = 3,
+        .dim = 64,
+        .heads = 4,
+        .kv_heads = 2,
+        .ffn = 64,
+        .vocab = 64,
+        .tie = tie,
+        .rope_theta = 100.0,
+        .norm_eps = 1e-5,
+        .dtype = dtype,
+        .recompute = (train_recompute_t)how,
+    };
+}
+
+static train_decoder_t *make (const train_decoder_config_t *c)
+{
+    train_decoder_t *m = NULL;
+    train_error_t err = {0};
+
+    if (train_decoder_create (c, &m, &err) != TRAIN_OK)
+        fail_msg ("%s", err.text);
+    train_decoder_init (m, 11);
+    return m;
+}
+
+static double step (train_decoder_t *m)
+{
+    train_error_t err = {0};
+    double loss;
+    int64_t n;
+
+    if (train_decoder_step (m, tokens, targets, B, T, 1.0 / 16, &loss, &n, &err)
+        != TRAIN_OK)
+        fail_msg ("%s", err.text);
+    return loss;
+}
+
+static double forward (train_decoder_t *m)
+{
+    train_error_t err = {0};
+    double loss;
+    int64_t n;
+
+    if (train_decoder_forward (m, NULL, tokens, targets, B, T, &loss, &n, &err)
+        != TRAIN_OK)
+        fail_msg ("%s", err.text);
+    return loss;
+}
+
+/* What nobody may read. */
+static void poison (train_decoder_t *m)
+{
+    memset (train_decoder_grads (m)->data, 0xff,
+            train_tensor_bytes (train_decoder_grads (m)));
+}
+
+static void same_grads (train_decoder_t *a, train_decoder_t *b)
+{
+    assert_memory_equal (train_decoder_grads (a)->data,
+                         train_decoder_grads (b)->data,
+                         train_tensor_bytes (train_decoder_grads (a)));
+}
+
+/* Of one configuration: with zeros, written over poison, and with activations
+ * lent; then one more step, which adds. */
+static void compare (const train_decoder_config_t *c)
+{
+    train_decoder_t *plain = make (c), *over = make (c), *lent = make (c);
+    double loss = step (plain);
+
+    poison (over);
+    decoder_spend_grads (over, false);
+    assert_true (step (over) == loss);
+    assert_int_equal (over->layout.lent, 0);
+    same_grads (plain, over);
+    poison (lent);
+    decoder_spend_grads (lent, true);
+    assert_true (forward (lent) == forward (plain)); /* ends nothing */
+    assert_true (step (lent) == loss);
+    assert_true (lent->layout.lent > 0);
+    assert_true (lent->layout.bytes < plain->layout.bytes);
+    same_grads (plain, lent);
+    step (plain);
+    assert_true (step (lent) == loss);
+    assert_int_equal (lent->layout.lent, 0);
+    same_grads (plain, lent);
+    train_decoder_destroy (plain);
+    train_decoder_destroy (over);
+    train_decoder_destroy (lent);
+}
+
+static void test_lent (void **state)
+{
+    static const train_dtype_t dtypes[] = {TRAIN_F32, TRAIN_F64, TRAIN_BF16};
+
+    (void)state;
+    for (int i = 0; i < 3 * 2 * 3; i++) {
+        train_decoder_config_t c =
+            config (dtypes[i / 6], i / 3 % 2 == 1, i % 3);
+
+        compare (&c);
+    }
+}
+
+/* Layer l's arrays lie in unit l's gradients; a tied head's unit gives none. */
+static void test_places (void **state)
+{
+    (void)state;
+    for (int tie = 0; tie < 2; tie++) {
+        train_decoder_config_t c = config (TRAIN_BF16, tie, 0);
+        train_decoder_t *m = make (&c);
+
+        decoder_spend_grads (m, true);
+        step (m);
+        for (size_t l = 0; l <= m->dims.L; l++) {
+            const char *at = decoder_act (m, m->layout.x, l);
+            const char *grads = m->places[l].grads;
+            size_t bytes = m->units[l].count * sizeof (float);
+
+            assert_int_equal (at >= grads && at<grads + bytes, l> 0
+                              || tie == 0);
+        }
+        train_decoder_destroy (m);
+    }
+}
+
+/* Steps that alternate with and without keep their arena, and a batch too large
+ * for the gradients keeps its arrays where they were. */
+static void test_room (void **state)
+{
+    train_decoder_config_t c = config (TRAIN_F32, false, 0);
+    train_decoder_t *m = make (&c);
+    size_t bytes;
+
+    (void)state;
+    decoder_spend_grads (m, true);
+    step (m);
+    bytes = m->acts_bytes;
+    decoder_spend_grads (m, true);
+    step (m);
+    assert_int_equal (m->acts_bytes, bytes);
+    step (m);
+    assert_true (m->acts_bytes > bytes);
+    assert_true (m->layout.lent == 0);
+    train_decoder_destroy (m);
+}
+
+static void test_settle (void **state)
+{
+    train_decoder_config_t c = config (TRAIN_F32, false, 0);
+    train_decoder_t *m = make (&c);
+    const float *g = train_decoder_grads (m)->data;
+    train_error_t err = {0};
+
+    (void)state;
+    poison (m);
+    decoder_spend_grads (m, false);
+    assert_int_equal (decoder_settle_grads (m, &err), TRAIN_OK);
+    for (size_t i = 0; i < train_decoder_numel (m); i++)
+        assert_true (g[i] == 0);
+    step (m);
+    assert_int_equal (decoder_settle_grads (m, &err), TRAIN_OK);
+    assert_true (g[m->norm_f] != 0); /* not spent: they stay */
+    train_decoder_destroy (m);
+}
+
+int main (void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test (test_lent),
+        cmocka_unit_test (test_places),
+        cmocka_unit_test (test_room),
+        cmocka_unit_test (test_settle),
+    };
+
+    for (int i = 0; i < B * T; i++) {
+        tokens[i] = i * 7 % 64;
+        targets[i] = i % 5 == 0 ? -1 : i * 11 % 64;
+    }
+    return cmocka_run_group_tests (tests, NULL, NULL);
+}
