@@ -7,6 +7,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "chat.h"
 #include "err.h"
 #include "opts.h"
 #include "rows.h"
@@ -16,6 +17,7 @@
 struct job {
     train_prompts_t *p;
     const train_prompts_options_t *opts;
+    struct chat chat;
 };
 
 static train_status_t no_memory (train_error_t *err)
@@ -57,17 +59,30 @@ static train_status_t grow (train_prompts_t *p, train_error_t *err)
     return TRAIN_OK;
 }
 
-static train_status_t read_prompt (struct prompt *q, const json_t *row,
-                                   train_error_t *err)
+/* A text becomes a user's message where the model knows messages. */
+static train_status_t read_prompt (struct job *j, struct prompt *q,
+                                   const json_t *row, train_error_t *err)
 {
-    const json_t *prompt = json_object_get (row, "prompt");
+    json_t *prompt = json_object_get (row, "prompt"), *list;
+    train_status_t status;
 
     if (!prompt)
         return err_set (err, TRAIN_EFORMAT, "no field 'prompt'");
+    if (json_is_array (prompt))
+        return chat_render (&j->chat, prompt, j->opts->system, &q->text, err);
     if (!json_is_string (prompt))
-        return err_set (err, TRAIN_EFORMAT, "'prompt' is no text");
-    q->text = strdup (json_string_value (prompt));
-    return q->text ? TRAIN_OK : no_memory (err);
+        return err_set (err, TRAIN_EFORMAT,
+                        "'prompt' is neither a text nor a list of messages");
+    if (j->chat.family == CHAT_PLAIN) {
+        q->text = strdup (json_string_value (prompt));
+        return q->text ? TRAIN_OK : no_memory (err);
+    }
+    list = json_pack ("[{s:s,s:O}]", "role", "user", "content", prompt);
+    if (!list)
+        return no_memory (err);
+    status = chat_render (&j->chat, list, j->opts->system, &q->text, err);
+    json_decref (list);
+    return status;
 }
 
 static train_status_t read_answer (struct prompt *q, const json_t *row,
@@ -87,10 +102,11 @@ static train_status_t read_answer (struct prompt *q, const json_t *row,
 static train_status_t encode (struct job *j, struct prompt *q,
                               train_error_t *err)
 {
+    bool plain = j->chat.family == CHAT_PLAIN; /* else it has its bos itself */
     int most = j->opts->max_ids;
 
     TRY (train_tokenizer_encode (j->opts->tokenizer, &q->ids, &q->n_ids,
-                                 q->text, strlen (q->text), true, NULL, err));
+                                 q->text, strlen (q->text), plain, NULL, err));
     if (q->n_ids == 0)
         return err_set (err, TRAIN_EINVAL, "'prompt' has no token");
     if (most > 0 && q->n_ids > (size_t)most)
@@ -103,7 +119,7 @@ static train_status_t encode (struct job *j, struct prompt *q,
 static train_status_t fill (struct job *j, struct prompt *q, const json_t *row,
                             train_error_t *err)
 {
-    TRY (read_prompt (q, row, err));
+    TRY (read_prompt (j, q, row, err));
     TRY (read_answer (q, row, err));
     return encode (j, q, err);
 }
@@ -129,13 +145,15 @@ static train_status_t add (void *arg, const char *line, size_t size,
     return status;
 }
 
+/* What is asked for must be there; what a folder says may be another
+ * tokenizer's. */
 static train_status_t find_end (struct job *j, train_error_t *err)
 {
     const train_tokenizer_t *t = j->opts->tokenizer;
-    const char *end = j->opts->end;
+    const char *end = j->opts->end ? j->opts->end : chat_end (&j->chat);
 
     j->p->end = train_tokenizer_hash (t) == 0 ? BYTE_END : -1;
-    if (!end)
+    if (!end || (j->p->end >= 0 && !j->opts->end))
         return TRAIN_OK;
     j->p->end = train_tokenizer_id (t, end);
     if (j->p->end < 0)
@@ -160,6 +178,11 @@ static void hash (train_prompts_t *p)
 
 static train_status_t read_all (struct job *j, train_error_t *err)
 {
+    TRY (chat_find (&j->chat, j->opts->chat, j->opts->model_dir, err));
+    if (j->opts->system && j->chat.family == CHAT_PLAIN)
+        return err_set (err, TRAIN_EINVAL,
+                        "prompts: a system message needs a chat template, and "
+                        "this is plain");
     TRY (find_end (j, err));
     TRY (rows_read (j->opts->files, add, j, err));
     if (j->p->n == 0)
@@ -193,6 +216,7 @@ train_status_t train_prompts_open (const train_prompts_options_t *opts,
         train_prompts_close (j.p);
     else
         *ret_prompts = j.p;
+    chat_fini (&j.chat);
     return status;
 }
 

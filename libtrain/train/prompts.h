@@ -6,6 +6,15 @@
  * number; any other fields, which rewards see. Lines are read once, in order of
  * the files, and made into ids.
  *
+ * A model that has a chat template sees messages by it, and a text as a user's
+ * one message; a plain model sees a text as it is, behind what the tokenizer puts
+ * first, and has no form for messages. Templates are those of common families,
+ * told by their marks and rendered as transformers does: ChatML (Qwen2, Qwen2.5,
+ * SmolLM2, Hermes; with the system message that stands in it), Qwen3, Llama 3,
+ * 3.1 to 3.3 (dated 26 Jul 2024, not today), Llama 2, Mistral 7B and Mixtral
+ * v0.1 and v0.2, Gemma, Gemma 2 and 3. Messages are of system (first), user and
+ * assistant, the last of user.
+ *
  * A handle is read-only once open: any thread. */
 #ifndef TRAIN_PROMPTS_H
 #define TRAIN_PROMPTS_H
@@ -28,15 +37,23 @@ typedef struct train_prompts_options {
     const char *files; /* paths and glob(7) patterns, separated by commas;
                           blanks around each are dropped */
     train_tokenizer_t *tokenizer; /* used by open alone */
-    const char *end; /* the token that ends a text; NULL: of bytes 256, else
-                          of the tokenizer none */
+    const char *end; /* the token that ends a text; NULL: the template's; of
+                        plain the eos_token of model_dir; of bytes 256 */
     int max_ids;     /* a longer prompt is TRAIN_EINVAL; 0 = any length */
+    const char *model_dir; /* its tokenizer_config.json and chat_template.jinja
+                              are looked at; NULL: none */
+    const char *chat;      /* plain, chatml, qwen3, llama3, llama3.1, llama2,
+                              mistral, gemma, gemma3; NULL or auto: that of
+                              model_dir, plain where it has none */
+    const char *system;    /* system message of prompts without; NULL: none, or
+                              the template's own. Not for plain */
 } train_prompts_options_t;
 
 /* train_prompts_open - read all files.
  * TRAIN_EFORMAT, "FILE:LINE: ...": a line that is no such object; TRAIN_EINVAL:
- * an option is wrong, no prompt at all, a prompt that is too long or has no
- * token, with its line; TRAIN_ENOTFOUND, TRAIN_EIO; TRAIN_ENOMEM. */
+ * an option is wrong, no prompt at all, no such template, a prompt that is too
+ * long or has no token, with its line; TRAIN_ENOTSUP: a template of no known
+ * family; TRAIN_ENOTFOUND, TRAIN_EIO; TRAIN_ENOMEM. */
 train_status_t train_prompts_open (const train_prompts_options_t *opts,
                                    train_prompts_t **ret_prompts,
                                    train_error_t *err);

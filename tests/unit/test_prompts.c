@@ -102,7 +102,7 @@ static void test_refused (void **state)
     expect_refused (GOOD "{\"question\": \"a\"}", TRAIN_EFORMAT,
                     "bad.jsonl:2: no field 'prompt'");
     expect_refused ("{\"prompt\": 3}", TRAIN_EFORMAT,
-                    "bad.jsonl:1: 'prompt' is no text");
+                    "bad.jsonl:1: 'prompt' is neither");
     expect_refused ("{\"prompt\": \"a\", \"answer\": [1]}", TRAIN_EFORMAT,
                     "bad.jsonl:1: 'answer' is neither");
     expect_refused ("{\"prompt\": \"\"}", TRAIN_EINVAL,
