@@ -7,7 +7,17 @@
  * micro-batches, so that losses and gradients are sums and any split of the step
  * gives the same. Names are TRL's where TRL has the thing (huggingface/trl,
  * trl/trainer/grpo_trainer.py, 1.16); where others mean something else by a name
- * it is said here.
+ * it is said here. Where TRL's code and this are given the same numbers, losses,
+ * gradients, advantages and masks are the same (tests/interop/trl_check.py runs
+ * TRL's beside them), but that TRL
+ *   - has no bound on logp - old, and its bnpo divides by each micro-batch's own
+ *     tokens;
+ *   - counts a ratio of a row once where shares of clipped ratios are told, this
+ *     once for each of its tokens;
+ *   - has unscored completions in the number that its share without spread is of,
+ *     and no spread where one of a group alone is scored, which here is none.
+ * TRL's luspo, vespo, use_bias_correction_kl, top_entropy_quantile and bonus for
+ * entropy are not here.
  *
  * Sources: GRPO, Shao et al. 2024, arXiv:2402.03300; Dr. GRPO, Liu et al. 2025,
  * arXiv:2503.20783; DAPO, Yu et al. 2025, arXiv:2503.14476; GSPO, Zheng et al.
