@@ -26,6 +26,28 @@ train_status_t train_reference_open_decoder (train_decoder_t *decoder,
                                              train_reference_t **ret_reference,
                                              train_error_t *err);
 
+typedef struct train_reference_http_options {
+    size_t size;            /* sizeof (train_reference_http_options_t) */
+    const char *token_file; /* its first line is the bearer token; a plain file
+                               of this user, mode 0600 or stricter. NULL: none */
+    int vocab;              /* tokens of the model that is trained: the server's
+                               must have as many; 0: not checked */
+    double deadline; /* seconds that one call may last, retries included, > 0;
+                        0 = 600. A server that is restarted has this long */
+} train_reference_http_options_t;
+
+/* train_reference_open_http - `rv-train refserver` (rv-train(1)). Asks for its
+ * version and vocabulary, and waits for it to come up.
+ *   url    "http://HOST:PORT"; no path
+ *   opts   NULL = all defaults
+ * TRAIN_EINVAL: the URL, an option; TRAIN_ENOTFOUND, TRAIN_EIO, TRAIN_EFORMAT:
+ * the token file, which must be readable by its owner alone; TRAIN_EMISMATCH:
+ * its version, or the vocabulary, both named; TRAIN_ETIMEDOUT: not up within
+ * the deadline, with what it said last; TRAIN_ENOTSUP: built without libcurl. */
+train_status_t train_reference_open_http (
+    const char *url, const train_reference_http_options_t *opts,
+    train_reference_t **ret_reference, train_error_t *err);
+
 void train_reference_close (train_reference_t *reference); /* NULL is fine */
 
 /* train_reference_logps - log-probs of the tokens of texts.
@@ -37,7 +59,9 @@ void train_reference_close (train_reference_t *reference); /* NULL is fine */
  *                 0 at t = 0, where t < prompt_len[b] and where
  *                 t >= total_len[b]
  * TRAIN_EINVAL names the row, and the place of an id outside the vocabulary.
- * Else errors of the kind that it is. */
+ * In-process: errors of train_decoder_logps. Of a server: TRAIN_ETIMEDOUT, with
+ * what it said last; TRAIN_EINVAL, what it refused; TRAIN_EIO; TRAIN_EMISMATCH: it
+ * has come back with another model. What may pass is tried again until then. */
 train_status_t train_reference_logps (train_reference_t *reference,
                                       const int32_t *ids,
                                       const int32_t *prompt_len,
