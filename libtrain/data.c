@@ -330,6 +330,7 @@ void train_data_close (train_data_t *d)
         free (d->file[i].name);
     for (size_t i = 0; i < d->n_parts; i++)
         train_tokens_close (d->part[i].tokens);
+    data_rows_free (d->rows);
     free (d->part);
     free (d->file);
     free (d->byte);
@@ -348,7 +349,7 @@ const char *train_data_file (const train_data_t *d, size_t index)
 
 int64_t train_data_bytes (const train_data_t *d)
 {
-    int64_t bytes = (int64_t)d->n_bytes;
+    int64_t bytes = d->rows ? d->rows->bytes : (int64_t)d->n_bytes;
 
     for (size_t i = 0; i < d->n_parts; i++)
         bytes += train_tokens_count (d->part[i].tokens)
@@ -358,6 +359,8 @@ int64_t train_data_bytes (const train_data_t *d)
 
 int64_t train_data_vocab (const train_data_t *d)
 {
+    if (d->rows)
+        return d->rows->vocab;
     return d->n_parts ? train_tokens_vocab (d->part[0].tokens) : 256;
 }
 

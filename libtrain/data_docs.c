@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * data_docs.c - samples of the stream, and the documents in them */
+#include <string.h>
 #include <xxhash.h>
 
 #include "data_impl.h"
@@ -7,6 +8,8 @@
 
 int64_t train_data_end (const train_data_t *d)
 {
+    if (d->rows)
+        return d->rows->end;
     return d->n_parts ? train_tokens_end (d->part[0].tokens) : -1;
 }
 
@@ -39,6 +42,10 @@ void train_data_get (const train_data_t *d, int64_t position, int32_t *tokens,
     int64_t at = train_data_index (d, position) * d->seq;
     int64_t end = train_data_end (d);
 
+    if (d->rows) {
+        data_rows_get (d, at / d->seq, tokens, targets);
+        return;
+    }
     data_copy (d, at, d->seq, tokens);
     data_copy (d, at + 1, d->seq, targets);
     for (int i = 0; d->documents && i < d->seq; i++)
@@ -52,6 +59,10 @@ void train_data_documents (const train_data_t *d, int64_t position,
     int64_t end = train_data_end (d);
     int32_t document = 0;
 
+    if (d->rows) { /* one in each */
+        memset (documents, 0, (size_t)d->seq * sizeof (*documents));
+        return;
+    }
     data_copy (d, train_data_index (d, position) * d->seq, d->seq, documents);
     for (int i = 0; i < d->seq; i++) {
         bool last = end >= 0 && documents[i] == end;
@@ -80,6 +91,9 @@ int64_t train_data_counted (const train_data_t *d, int64_t position, int64_t n)
     int64_t end = train_data_end (d), counted = n * d->seq;
     int32_t block[512];
 
+    for (int64_t i = 0; d->rows && i < n; i++)
+        counted +=
+            data_rows_counted (d, train_data_index (d, position + i)) - d->seq;
     for (int64_t i = 0; d->documents && i < n; i++) {
         int64_t at = train_data_index (d, position + i) * d->seq;
 

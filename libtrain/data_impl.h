@@ -20,8 +20,18 @@ struct part {
     int64_t first;
 };
 
+/* Rows of a prompt and its answer (train_data_of_prompts). */
+struct data_rows {
+    int32_t *ids;  /* of all, one behind the other */
+    size_t *first; /* (n + 1) where each begins in ids */
+    int *prompt;   /* (n) how many of its ids are no targets */
+    int32_t end;
+    int64_t vocab, bytes;
+};
+
 struct train_data {
-    struct file *file; /* (n_files) */
+    struct data_rows *rows; /* samples are these; else NULL */
+    struct file *file;      /* (n_files) */
     size_t n_files;
     unsigned char *byte; /* (n_bytes) of text; of tokens it is NULL */
     size_t n_bytes, cap;
@@ -40,5 +50,11 @@ void data_copy (const train_data_t *data, int64_t at, int64_t n, int32_t *out);
 /* data_by_documents - samples are rows of documents from now on; the hash tells
  * it. TRAIN_EINVAL: the files have no end token. */
 train_status_t data_by_documents (train_data_t *data, train_error_t *err);
+
+/* data_rows.c: what the calls of train/data.h do of rows; [index] is a row. */
+void data_rows_get (const train_data_t *data, int64_t index, int32_t *tokens,
+                    int32_t *targets);
+int64_t data_rows_counted (const train_data_t *data, int64_t index);
+void data_rows_free (struct data_rows *rows); /* NULL is fine */
 
 #endif

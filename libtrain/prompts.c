@@ -242,6 +242,16 @@ size_t train_prompts_count (const train_prompts_t *p)
     return p->n;
 }
 
+size_t train_prompts_n_files (const train_prompts_t *p)
+{
+    return p->n_files;
+}
+
+const char *train_prompts_file (const train_prompts_t *p, size_t index)
+{
+    return index < p->n_files ? p->file[index] : NULL;
+}
+
 const char *train_prompts_row (const train_prompts_t *p, size_t i)
 {
     return p->row[i].row;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "libtrain/err.h"
+#include "sft.h"
 
 struct eval {
     const struct settings *set; /* borrowed */
@@ -17,7 +18,10 @@ static train_status_t open_files (struct eval *e, train_error_t *err)
 {
     train_data_options_t options = settings_eval_data (e->set);
     int64_t wanted = e->set->eval.samples;
-    train_status_t status = train_data_open (&options, &e->data, err);
+    bool rows = e->set->task == TASK_SFT;
+    train_status_t status =
+        rows ? sft_open (e->set, "eval", options.files, 0, false, &e->data, err)
+             : train_data_open (&options, &e->data, err);
     const char *key = "files";
     char where[256];
 
@@ -27,7 +31,8 @@ static train_status_t open_files (struct eval *e, train_error_t *err)
             err, TRAIN_EINVAL,
             "[eval] files have %" PRId64 " samples of %d tokens, not %" PRId64,
             train_data_n_samples (e->data), train_data_seq (e->data), wanted);
-    }
+    } else if (rows)
+        return status;
     if (status != TRAIN_OK)
         err_prefix (
             err, status, "%s",

@@ -23,6 +23,7 @@
 #include "metrics.h"
 #include "oom.h"
 #include "progress.h"
+#include "sft.h"
 #include "slow.h"
 
 struct run {
@@ -92,14 +93,18 @@ static train_status_t prepare_ckpt (struct run *r, train_error_t *err)
 static train_status_t open_data (struct run *r, train_error_t *err)
 {
     train_data_options_t options = settings_data (r->set);
-    train_status_t status = train_data_open (&options, &r->data, err);
+    bool rows = r->set->task == TASK_SFT;
+    train_status_t status =
+        rows ? sft_open (r->set, "data", options.files, options.held, r->first,
+                         &r->data, err)
+             : train_data_open (&options, &r->data, err);
     char where[256];
 
-    if (status != TRAIN_OK)
+    if (status != TRAIN_OK && !rows)
         err_prefix (
             err, status, "%s",
             settings_where (r->set, "data", "files", where, sizeof (where)));
-    else if (train_data_vocab (r->data) > r->set->vocab)
+    else if (status == TRAIN_OK && train_data_vocab (r->data) > r->set->vocab)
         status = err_set (
             err, TRAIN_EINVAL,
             "%s: %lld is below %lld, the vocabulary of the data",

@@ -30,6 +30,10 @@ static const struct conf_key keys[] = {
     {"model", "dropout", CONF_DOUBLE, AT (tune.dropout), 0, 1, NULL},
     {"data", "files", CONF_STRING, AT (files), 0, 0, NULL},
     {"data", "tokenizer", CONF_STRING, AT (tokenizer), 0, 0, NULL},
+    {"data", "template", CONF_STRING, AT (rows.chat), 0, 0, NULL},
+    {"data", "system", CONF_STRING, AT (rows.system), 0, 0, NULL},
+    {"data", "end", CONF_STRING, AT (rows.end), 0, 0, NULL},
+    {"data", "long", CONF_CHOICE, AT (rows.too_long), 0, 0, "refuse,skip,cut"},
     {"data", "seq", CONF_INT, AT (seq), 1, 1 << 20, NULL},
     {"data", "batch", CONF_INT, AT (batch), 1, 1 << 24, NULL},
     {"data", "micro_batch", CONF_INT, AT (micro_batch), 1, 1 << 24, NULL},
@@ -204,8 +208,8 @@ static int apply (const struct settings *c, const struct rule *rule, size_t n,
 static int check_served (const struct settings *c, struct rv_error *err)
 {
     const struct rule rule[] = {
-        {c->task != TASK_PRETRAIN, "run", "task",
-         "only pretrain is served yet"},
+        {c->task == TASK_GRPO, "run", "task",
+         "only pretrain and sft are served yet"},
         {c->device == DEVICE_CUDA && c->param == FP64, "run", "device",
          "cuda has no fp64; use fp32, bf16 or fp16, or device = cpu"},
         {c->device == DEVICE_CUDA && c->strategy >= TRAIN_SHARD_GRAD_OP, "run",
@@ -214,8 +218,8 @@ static int check_served (const struct settings *c, struct rv_error *err)
          "device = cpu"},
         {c->model_dir, "model", "dir",
          "reading a model from a folder is not served yet; give its sizes"},
-        {strcmp (c->tokenizer, "bytes") != 0, "data", "tokenizer",
-         "only bytes is served yet"},
+        {c->task == TASK_PRETRAIN && strcmp (c->tokenizer, "bytes") != 0,
+         "data", "tokenizer", "only bytes is served yet with task = pretrain"},
         {c->offload, "shard", "offload",
          "needs a GPU, which is not served yet; use off"},
         {c->param == FP16 && !c->scaler, "precision", "param",
@@ -309,6 +313,8 @@ int settings_read (struct settings *c, const char *file, char *const *overrides,
         rc = settings_eval_check (c, err);
     if (rc == RV_OK)
         rc = settings_reward_check (c, &c->rewards, err);
+    if (rc == RV_OK)
+        rc = settings_rows_check (c, err);
     return rc;
 }
 

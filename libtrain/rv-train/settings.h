@@ -12,6 +12,7 @@
 #include "plan/error.h"
 #include "settings_eval.h"
 #include "settings_reward.h"
+#include "settings_rows.h"
 #include "settings_tune.h"
 
 /* Types are those of conf.h: choices are int, numbers int64_t or double. */
@@ -56,6 +57,7 @@ struct settings {
 
     struct settings_eval eval;
     struct settings_rewards rewards;
+    struct settings_rows rows;
     struct settings_tune tune;
 
     char *log_file; /* NULL: RV_OUTPUT_DIR/metrics.jsonl, else none */

@@ -75,6 +75,10 @@ bool train_data_is_documents (const train_data_t *data); /* as opened */
  * have their sums: the same on every rank, and when resumed. */
 uint64_t train_data_hash (const train_data_t *data);
 
+/* Of rows of prompts and answers train_data_of_prompts makes such a handle
+ * (train/prompts.h): a sample is a row, its seq tokens padded with 0 and its
+ * targets with -1. */
+
 /* train_data_index - which sample of the stream stands at [position]: -1 is the
  * first that is held out, -2 the second. */
 int64_t train_data_index (const train_data_t *data, int64_t position);

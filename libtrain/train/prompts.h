@@ -23,6 +23,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <train/data.h>
 #include <train/status.h>
 #include <train/tokenizer.h>
 
@@ -60,6 +61,9 @@ train_status_t train_prompts_open (const train_prompts_options_t *opts,
 void train_prompts_close (train_prompts_t *prompts); /* NULL is fine */
 
 size_t train_prompts_count (const train_prompts_t *prompts);
+/* The files with a row, in order; a name lives with the handle. */
+size_t train_prompts_n_files (const train_prompts_t *prompts);
+const char *train_prompts_file (const train_prompts_t *prompts, size_t index);
 /* Of row [i] below count; what is returned lives with the handle. */
 /* Its line, without blanks around it. */
 const char *train_prompts_row (const train_prompts_t *prompts, size_t i);
@@ -78,6 +82,36 @@ const char *train_prompts_answer (const train_prompts_t *prompts, size_t i);
 int32_t train_prompts_end (const train_prompts_t *prompts);
 /* XXH3 (64 bits) of all ids, answers and the end: the same when resumed. */
 uint64_t train_prompts_hash (const train_prompts_t *prompts);
+
+/* What becomes of a row that is longer than a sample. */
+typedef enum train_rows_long {
+    TRAIN_ROWS_REFUSE = 0, /* TRAIN_EINVAL names it */
+    TRAIN_ROWS_SKIP = 1,
+    TRAIN_ROWS_CUT = 2, /* at its end; skipped where no answer is left */
+} train_rows_long_t;
+
+typedef struct train_rows_options {
+    size_t size; /* sizeof (train_rows_options_t) */
+    int seq;     /* tokens of a sample, >= 1: a row has one more, its last */
+    bool shuffle;
+    uint64_t seed;
+    int64_t held; /* as train_data_options_t's */
+    train_rows_long_t too_long;
+    train_tokenizer_t *tokenizer; /* used by the call alone */
+} train_rows_options_t;
+
+/* train_data_of_prompts - training samples of prompts and their answers: a row is
+ * the prompt's ids, the answer's and the end token, and answer and end alone are
+ * targets. The answer's ids are made apart from the prompt's, as a model that
+ * generates has them.
+ *   prompts       not needed afterwards
+ *   ret_skipped   written: rows left out; NULL = not wanted
+ * TRAIN_EINVAL: an option is wrong, a row without answer, or without a token to
+ * learn, or too long, with its line; held leaves none; TRAIN_ENOMEM. */
+train_status_t train_data_of_prompts (const train_rows_options_t *opts,
+                                      const train_prompts_t *prompts,
+                                      train_data_t **ret_data,
+                                      size_t *ret_skipped, train_error_t *err);
 
 #ifdef __cplusplus
 }

@@ -93,7 +93,7 @@ with
 while IFS='|' read -r override pattern; do
     ok "$override" refused 2 "$pattern" "$s" "$override"
 done <<'EOF'
-run.task=sft|run.task=sft: only pretrain is served yet
+run.task=grpo|run.task=grpo: only pretrain and sft are served yet
 run.steps=0|'0' is not from 1
 model.dir=x|model.dir=x: reading a model from a folder is not served
 model.heads=3|model.heads=3: does not divide dim

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * settings_rows.c - what [data] says of rows of prompts */
+#include "settings_rows.h"
+
+#include "settings.h"
+
+static int refuse (const struct settings *c, const char *key, const char *why,
+                   struct rv_error *err)
+{
+    char where[512];
+
+    return error_set (err, RV_EINVAL, "%s: %s",
+                      settings_where (c, "data", key, where, sizeof (where)),
+                      why);
+}
+
+int settings_rows_check (const struct settings *c, struct rv_error *err)
+{
+    const struct settings_rows *r = &c->rows;
+    const char *alone = "is of tasks sft and grpo alone; remove it";
+
+    if (c->task != TASK_PRETRAIN)
+        return c->tune.documents
+                   ? refuse (c, "documents",
+                             "is of use to task = pretrain alone: each row is "
+                             "one already",
+                             err)
+                   : RV_OK;
+    if (r->chat)
+        return refuse (c, "template", alone, err);
+    if (r->system)
+        return refuse (c, "system", alone, err);
+    if (r->end)
+        return refuse (c, "end", alone, err);
+    if (r->too_long != TRAIN_ROWS_REFUSE)
+        return refuse (c, "long", alone, err);
+    return RV_OK;
+}
+
+train_prompts_options_t settings_rows_prompts (const struct settings *c,
+                                               const char *files,
+                                               train_tokenizer_t *tokenizer)
+{
+    return (train_prompts_options_t){
+        .size = sizeof (train_prompts_options_t),
+        .files = files,
+        .tokenizer = tokenizer,
+        .end = c->rows.end,
+        .model_dir = c->model_dir,
+        .chat = c->rows.chat,
+        .system = c->rows.system,
+    };
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * settings_rows.h - keys of [data] for rows of prompts: tasks sft and grpo. */
+#ifndef RV_TRAIN_SETTINGS_ROWS_H
+#define RV_TRAIN_SETTINGS_ROWS_H
+
+#include <train.h>
+
+#include "plan/error.h"
+
+struct settings;
+
+struct settings_rows {
+    char *chat;   /* [data] template; NULL: auto */
+    char *system; /* NULL: none */
+    char *end;    /* NULL: the template's */
+    int too_long; /* train_rows_long_t */
+};
+
+int settings_rows_check (const struct settings *set, struct rv_error *err);
+
+/* What train_prompts_open takes, but for max_ids; [set] lends its texts. */
+train_prompts_options_t settings_rows_prompts (const struct settings *set,
+                                               const char *files,
+                                               train_tokenizer_t *tokenizer);
+
+#endif
