@@ -75,6 +75,11 @@ struct kern_ops {
     void (*logprob) (void *logits, float *logp, float *entropy,
                      const int32_t *targets, const float *dlogp, size_t N,
                      size_t V, double inv_temperature, void *stream);
+    /* cols.h */
+    void (*cols_add) (void *y, const void *x, size_t N, size_t W, size_t pitch,
+                      size_t col, double scale, void *stream);
+    void (*cols_take) (void *y, const void *x, size_t N, size_t W, size_t pitch,
+                       size_t col, double scale, void *stream);
     /* dropout.h */
     void (*dropout) (void *y, const void *x, size_t n,
                      const struct kern_dropout *d, void *stream);

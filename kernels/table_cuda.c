@@ -2,6 +2,7 @@
  * table_cuda.c - the tables of a GPU */
 #include "table.h"
 
+#include "cols.h"
 #include "decode.h"
 #include "docs.h"
 #include "dropout.h"

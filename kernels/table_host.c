@@ -2,6 +2,7 @@
  * table_host.c - the tables of the host */
 #include "table.h"
 
+#include "cols.h"
 #include "decode.h"
 #include "docs.h"
 #include "dropout.h"

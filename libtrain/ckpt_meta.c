@@ -25,6 +25,10 @@ struct field {
     {                                                                          \
         "rope_" #key, kind, offsetof (train_decoder_config_t, rope.key)        \
     }
+#define LORA(key, kind)                                                        \
+    {                                                                          \
+        "lora_" #key, kind, offsetof (train_decoder_config_t, lora.key)        \
+    }
 #define MODEL(key, kind)                                                       \
     {                                                                          \
 #key, kind, offsetof(train_decoder_config_t, key)                      \
@@ -59,6 +63,13 @@ static const struct field model_field[] = {
     ROPE (factor, K_DOUBLE),    ROPE (original, K_DOUBLE),
     ROPE (low, K_DOUBLE),       ROPE (high, K_DOUBLE),
     ROPE (attention, K_DOUBLE), ROPE (whole, K_BOOL),
+};
+
+/* Not in checkpoints of libtrain before adapters: 0 there. */
+static const struct field lora_field[] = {
+    LORA (rank, K_INT),
+    LORA (targets, K_INT),
+    LORA (alpha, K_DOUBLE),
 };
 
 static const char *const rope_name[] = {"default", "linear", "dynamic",
@@ -138,7 +149,8 @@ static int from_text (const struct field *f, void *base, const char *text)
 }
 
 #define N_ITEMS                                                                \
-    (COUNT (state_field) + COUNT (model_field) + COUNT (scaler_field))
+    (COUNT (state_field) + COUNT (model_field) + COUNT (scaler_field)          \
+     + COUNT (lora_field))
 
 _Static_assert(N_ITEMS == CKPT_META_ITEMS, "the room for them");
 
@@ -159,7 +171,8 @@ void ckpt_meta_write (struct ckpt_meta *meta, const train_ckpt_state_t *state,
     size_t at = write_fields (meta, 0, state_field, COUNT (state_field), state);
 
     at = write_fields (meta, at, model_field, COUNT (model_field), config);
-    write_fields (meta, at, scaler_field, COUNT (scaler_field), state);
+    at = write_fields (meta, at, scaler_field, COUNT (scaler_field), state);
+    write_fields (meta, at, lora_field, COUNT (lora_field), config);
 }
 
 static train_status_t read_fields (const train_ckpt_t *ckpt,
@@ -192,26 +205,44 @@ train_status_t ckpt_meta_read (const train_ckpt_t *ckpt,
                       err));
     TRY (read_fields (ckpt, scaler_field, COUNT (scaler_field), &state, true,
                       err));
+    TRY (
+        read_fields (ckpt, lora_field, COUNT (lora_field), &config, true, err));
     *ret_state = state;
     *ret_config = config;
     return TRAIN_OK;
+}
+
+/* Room for what differs; [used] of it is taken. */
+struct list {
+    char text[440];
+    size_t used;
+};
+
+static void compare (struct list *list, const struct field *f, size_t n,
+                     const train_decoder_config_t *there,
+                     const train_decoder_config_t *here)
+{
+    char a[VALUE_MAX], b[VALUE_MAX];
+
+    for (size_t i = 0; i < n; i++) {
+        to_text (&f[i], there, a);
+        to_text (&f[i], here, b);
+        if (strcmp (a, b) == 0 || list->used >= sizeof (list->text))
+            continue;
+        list->used += (size_t)snprintf (list->text + list->used,
+                                        sizeof (list->text) - list->used,
+                                        "%s%s is %s there and %s here",
+                                        list->used ? ", " : "", f[i].key, a, b);
+    }
 }
 
 train_status_t ckpt_meta_same_model (const train_decoder_config_t *there,
                                      const train_decoder_config_t *here,
                                      train_error_t *err)
 {
-    char list[440] = "", a[VALUE_MAX], b[VALUE_MAX];
-    size_t used = 0;
+    struct list list = {{0}, 0};
 
-    for (size_t i = 0; i < COUNT (model_field); i++) {
-        to_text (&model_field[i], there, a);
-        to_text (&model_field[i], here, b);
-        if (strcmp (a, b) == 0 || used >= sizeof (list))
-            continue;
-        used += (size_t)snprintf (list + used, sizeof (list) - used,
-                                  "%s%s is %s there and %s here",
-                                  used ? ", " : "", model_field[i].key, a, b);
-    }
-    return used ? err_set (err, TRAIN_EINVAL, "%s", list) : TRAIN_OK;
+    compare (&list, model_field, COUNT (model_field), there, here);
+    compare (&list, lora_field, COUNT (lora_field), there, here);
+    return list.used ? err_set (err, TRAIN_EINVAL, "%s", list.text) : TRAIN_OK;
 }

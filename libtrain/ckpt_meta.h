@@ -8,7 +8,7 @@
 
 #include <train/ckpt.h>
 
-#define CKPT_META_ITEMS 36
+#define CKPT_META_ITEMS 39
 #define CKPT_META_VALUE 40 /* bytes, NUL included */
 
 struct ckpt_meta {

@@ -58,9 +58,10 @@ static train_status_t check (const struct decoder_dims *d,
                         "least 1",
                         B, T);
     N = (size_t)B * (size_t)T;
-    row = (d->L + 1)
-              * (5 * d->C + d->Q + d->H * d->D + d->H + 4 * d->F + 4
-                 + heads * (d->D + 1))
+    row = 2 * (size_t)d->lora.rank + decoder_lora_widest (d)
+          + (d->L + 1)
+                * (5 * d->C + d->Q + d->H * d->D + d->H + 4 * d->F + 4
+                   + heads * (d->D + 1))
           + 8 * d->C + d->V + 2 * d->Q + 2 * d->H * d->D + 4 * d->F + 2 * d->D
           + 512;
     if (N > INT_MAX || N > SIZE_MAX / 8 / esize / row)
@@ -150,6 +151,9 @@ train_status_t decoder_acts_layout (const struct decoder_dims *d,
         a.doc_sine = take (&a, need->real, 0, N * d->D / 2);
         a.starts = take (&a, sizeof (int32_t), 0, need->gpu ? N : 0);
     }
+    a.lora_u = take (&a, need->elem, 0, N * (size_t)d->lora.rank);
+    a.lora_du = take (&a, need->elem, 0, N * (size_t)d->lora.rank);
+    a.lora_wide = take (&a, need->elem, 0, N * decoder_lora_widest (d));
     a.tokens = take (&a, sizeof (int32_t), 0, need->gpu ? N : 0);
     a.targets = take (&a, sizeof (int32_t), 0, need->gpu ? N : 0);
     a.scratch = take (&a, 1, 0, need->scratch);

@@ -120,7 +120,8 @@ static train_status_t head_bwd (train_decoder_t *m, double scale,
                                 train_error_t *err)
 {
     const struct decoder_dims *d = &m->dims;
-    void *dw = decoder_grad (m, head_unit (m), m->head);
+    void *dw =
+        d->lora.rank > 0 ? NULL : decoder_grad (m, head_unit (m), m->head);
     size_t N = rows (m);
 
     if (!m->layout.whole)
@@ -128,6 +129,8 @@ static train_status_t head_bwd (train_decoder_t *m, double scale,
                                    err);
     TRY (m->work->linear_dx (m, ACT (tmp), ACT (logits), head_weight (m), N,
                              d->C, d->V, err));
+    if (d->lora.rank > 0)
+        return TRAIN_OK;
     return m->work->linear_dw (m, dw, ACT (logits), ACT (norm_f), N, d->C, d->V,
                                err);
 }

@@ -12,12 +12,13 @@
 
 #include "kernels/table.h"
 
-#define DECODER_NAME_MAX 64
+#define DECODER_NAME_MAX 80
 
 /* Widths of one decoder as the passes need them. */
 struct decoder_dims {
     size_t L, C, F, V, H, G, D, Q;
     bool bias, norm; /* of q, k, v; of q, k */
+    train_lora_t lora;
 };
 
 /* Where a block's weights start in the arena, in elements. q, k, v lie side by
@@ -26,6 +27,7 @@ struct decoder_dims {
 struct decoder_block {
     size_t norm1, qkv, out, norm2, gate_up, down;
     size_t bias, q_norm, k_norm; /* where there are such */
+    size_t lora_a[TRAIN_LORA_N], lora_b[TRAIN_LORA_N]; /* likewise */
 };
 
 /* One array of every block: byte offset of block 0's, and from one block's to
@@ -62,6 +64,8 @@ struct decoder_acts {
     struct decoder_array dx;                   /* (N,C) */
     struct decoder_array dqkv, datt;           /* (N,Q), (N,H D) */
     struct decoder_array dact;            /* (N,F), in the place of the two */
+    struct decoder_array lora_u, lora_du; /* (N,rank) */
+    struct decoder_array lora_wide;       /* (N, of the widest adapter) */
     struct decoder_array tokens, targets; /* (N) int32 */
     struct decoder_array scratch;
     bool whole;   /* the logits are */
@@ -251,6 +255,50 @@ enum decoder_half { DECODER_ATTENTION, DECODER_FFN };
 bool decoder_drops (const train_decoder_t *decoder);
 void decoder_drop (train_decoder_t *decoder, size_t layer,
                    enum decoder_half half, void *y, const void *x);
+
+/* The products of a block, fused as they are. */
+enum decoder_product {
+    DECODER_QKV,
+    DECODER_OUT,
+    DECODER_GATE_UP,
+    DECODER_DOWN
+};
+
+/* What adapter [k] is beside: a product of (N,in) to columns from [col] on of
+ * rows of [pitch]. */
+struct decoder_lora {
+    size_t in, out, pitch, col;
+};
+struct decoder_lora decoder_lora_of (const struct decoder_dims *dims, int k);
+size_t decoder_lora_widest (const struct decoder_dims *dims); /* 0: none */
+const char *decoder_lora_module (int k); /* "self_attn.q_proj" */
+bool decoder_is_lora (const char *name); /* of a parameter */
+bool decoder_waits (const char *name); /* of an A: without gradient while its B
+                                            is zero, as at first */
+train_status_t decoder_lora_check (const train_decoder_config_t *config,
+                                   train_error_t *err);
+
+/* decoder_lora_merge - weights with what adapters add.
+ *   x    an arena of the decoder's dtype, of the host
+ *   y    an arena of [to], which has the other weights already: those that have
+ *        adapters are written, rounded once
+ * TRAIN_ENOMEM. */
+train_status_t decoder_lora_merge (const train_decoder_t *decoder,
+                                   const void *x, void *y, train_dtype_t to,
+                                   train_error_t *err);
+
+/* decoder_lora_fwd, _bwd - what block [l]'s adapters add to a product.
+ *   y    its result, added to
+ *   dx   its input's gradient, added to
+ *   dy   its result's gradient, whole
+ *   x    its input */
+train_status_t decoder_lora_fwd (train_decoder_t *decoder, size_t l,
+                                 enum decoder_product product, void *y,
+                                 const void *x, train_error_t *err);
+train_status_t decoder_lora_bwd (train_decoder_t *decoder, size_t l,
+                                 enum decoder_product product, void *dx,
+                                 const void *dy, const void *x,
+                                 train_error_t *err);
 
 /* decoder_check_docs - of the next pass: TRAIN_EINVAL names the place.
  * decoder_place_docs - where the kernels see them, with their tables; after

@@ -14,10 +14,9 @@
 #include <string.h>
 
 #include "decoder_impl.h"
+#include "elem.h"
 #include "err.h"
 #include "philox.h"
-
-#include "kernels/half.h"
 
 #define STD_DEV 0.02
 #define PI      3.14159265358979323846
@@ -28,6 +27,7 @@
 
 /* Word 3 of the counter: what these numbers are for. */
 #define STREAM_WEIGHTS 0x77656967u /* "weig" */
+#define STREAM_LORA    0x6c6f7261u /* "lora" */
 
 /* Two independent N(0,1) (Box and Muller 1958): elements 2 pair, 2 pair + 1. */
 static void normals (uint64_t seed, size_t param, uint64_t pair, double ret[2])
@@ -45,24 +45,6 @@ static void normals (uint64_t seed, size_t param, uint64_t pair, double ret[2])
     ret[1] = radius * sin (angle);
 }
 
-static void put (const train_decoder_t *m, void *weights, size_t at,
-                 double value)
-{
-    switch (m->config.dtype) {
-    case TRAIN_F64:
-        ((double *)weights)[at] = value;
-        break;
-    case TRAIN_BF16:
-        ((uint16_t *)weights)[at] = half_to_bf16 ((float)value);
-        break;
-    case TRAIN_F16:
-        ((uint16_t *)weights)[at] = half_to_f16 ((float)value);
-        break;
-    default:
-        ((float *)weights)[at] = (float)value;
-    }
-}
-
 static bool ends_with (const char *name, const char *tail)
 {
     size_t n = strlen (name), k = strlen (tail);
@@ -77,10 +59,43 @@ static bool is_output (const train_param_t *p)
            || ends_with (p->name, ".down_proj.weight");
 }
 
+static bool is_lora_a (const train_param_t *p)
+{
+    return ends_with (p->name, ".lora_A.weight");
+}
+
+/* Number of parameter [i] among those of its kind: adapters do not change what
+ * the others are. */
+static size_t number_of (const train_decoder_t *m, size_t i)
+{
+    bool lora = decoder_is_lora (m->params[i].name);
+    size_t n = 0;
+
+    for (size_t k = 0; k < i; k++)
+        n += decoder_is_lora (m->params[k].name) == lora;
+    return n;
+}
+
+/* PyTorch's kaiming_uniform_ with a = sqrt (5), which PEFT takes: within
+ * 1 / sqrt (in) of 0. */
+static double lora_a (uint64_t seed, size_t number, const train_param_t *p,
+                      uint64_t e)
+{
+    const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
+    const uint32_t ctr[4] = {(uint32_t)(e / 2), (uint32_t)(e >> 33),
+                             (uint32_t)number, STREAM_LORA};
+    uint32_t w[4];
+    double u;
+
+    philox4x32 (ctr, key, w);
+    u = philox_uniform (w[e % 2 * 2], w[e % 2 * 2 + 1]);
+    return (2 * u - 1) / sqrt ((double)p->shape[1]);
+}
+
 /* A range of one parameter's elements, which begins at an even one. */
 struct part {
     const train_decoder_t *m;
-    size_t param;
+    size_t param, number;
     uint64_t seed;
     void *weights; /* of the whole parameter */
     size_t from, end;
@@ -95,13 +110,19 @@ static void *draw_part (void *arg)
     if (is_output (p))
         std_dev /= sqrt (2.0 * (double)k->m->dims.L);
     for (size_t e = k->from; e < k->end; e++) {
+        if (decoder_is_lora (p->name)) {
+            elem_put (k->m->config.dtype, k->weights, e,
+                      is_lora_a (p) ? lora_a (k->seed, k->number, p, e) : 0);
+            continue;
+        }
         if (!p->decay) {
-            put (k->m, k->weights, e, ends_with (p->name, ".bias") ? 0 : 1);
+            elem_put (k->m->config.dtype, k->weights, e,
+                      ends_with (p->name, ".bias") ? 0 : 1);
             continue;
         }
         if (e % 2 == 0)
-            normals (k->seed, k->param, e / 2, z);
-        put (k->m, k->weights, e, std_dev * z[e % 2]);
+            normals (k->seed, k->number, e / 2, z);
+        elem_put (k->m->config.dtype, k->weights, e, std_dev * z[e % 2]);
     }
     return NULL;
 }
@@ -125,13 +146,15 @@ static void draw (const train_decoder_t *m, size_t i, uint64_t seed,
                   void *weights)
 {
     size_t count = m->params[i].count, n = threads_for (count);
+    size_t number = number_of (m, i);
     size_t step = (count / n + 1) & ~(size_t)1;
     struct part parts[THREADS];
     pthread_t threads[THREADS];
     bool there[THREADS] = {false};
 
     for (size_t k = 0; k < n; k++) {
-        parts[k] = (struct part){m, i, seed, weights, k * step, (k + 1) * step};
+        parts[k] = (struct part){m,       i,        number,        seed,
+                                 weights, k * step, (k + 1) * step};
         if (k + 1 == n)
             parts[k].end = count;
         else

@@ -103,6 +103,7 @@ static train_status_t check_config (const train_decoder_config_t *c,
         return err_set (err, TRAIN_EINVAL,
                         "model dtype is %s: must be F32, F64, BF16 or F16",
                         train_dtype_name (c->dtype));
+    TRY (decoder_lora_check (c, err));
     return check_place (c, err);
 }
 
@@ -116,6 +117,10 @@ static train_status_t check_size (const struct decoder_dims *d,
 
     block = C * (Q + (double)d->H * D + 3.0 * (double)d->F + 2.0);
     block += Q + 2 * D;
+    for (int k = 0; k < TRAIN_LORA_N; k++)
+        block +=
+            (double)d->lora.rank
+            * (double)(decoder_lora_of (d, k).in + decoder_lora_of (d, k).out);
     total = (double)d->L * block + C * (2.0 * (double)d->V + 1.0);
     if (total > (double)MAX_NUMEL || Q > INT_MAX || d->F > INT_MAX / 2)
         return err_set (err, TRAIN_EINVAL,
@@ -144,6 +149,7 @@ static train_status_t make_dims (const train_decoder_config_t *config,
         .D = (size_t)ret->head_dim,
         .bias = config->qkv_bias,
         .norm = config->qk_norm,
+        .lora = config->lora,
     };
     d->Q = (d->H + 2 * d->G) * d->D;
     return check_size (d, err);
@@ -188,6 +194,22 @@ static size_t add (train_decoder_t *m, int layer, const char *name, size_t rows,
     return add_kind (m, layer, name, "weight", rows, cols);
 }
 
+static void add_lora (train_decoder_t *m, int l)
+{
+    struct decoder_block *b = &m->blocks[l];
+    size_t R = (size_t)m->dims.lora.rank;
+
+    for (int k = 0; k < TRAIN_LORA_N; k++) {
+        struct decoder_lora o = decoder_lora_of (&m->dims, k);
+        const char *name = decoder_lora_module (k);
+
+        if (!(m->dims.lora.targets & 1 << k))
+            continue;
+        b->lora_a[k] = add_kind (m, l, name, "lora_A.weight", R, o.in);
+        b->lora_b[k] = add_kind (m, l, name, "lora_B.weight", o.out, R);
+    }
+}
+
 static void add_block (train_decoder_t *m, int l)
 {
     const struct decoder_dims *d = &m->dims;
@@ -211,6 +233,7 @@ static void add_block (train_decoder_t *m, int l)
     b->down = add (m, l, "mlp.down_proj", d->C, d->F);
     b->norm1 = add (m, l, "input_layernorm", 0, d->C);
     b->norm2 = add (m, l, "post_attention_layernorm", 0, d->C);
+    add_lora (m, l);
 }
 
 /* Ends unit [u], which began where the one before ended. */
@@ -231,7 +254,7 @@ train_status_t decoder_layout (train_decoder_t *m,
 
     if (status != TRAIN_OK)
         return status;
-    most = d->L * 14 + 3;
+    most = d->L * (14 + 2 * TRAIN_LORA_N) + 3;
     m->params = calloc (most, sizeof (*m->params));
     m->names = calloc (most, sizeof (*m->names));
     m->blocks = calloc (d->L, sizeof (*m->blocks));

@@ -44,6 +44,7 @@ static train_status_t attention_half (train_decoder_t *m, size_t l, bool again,
 
     first_norm (m, l, again);
     TRY (m->work->linear (m, qkv, ACT (norm1), W (qkv), N, d->C, d->Q, err));
+    TRY (decoder_lora_fwd (m, l, DECODER_QKV, qkv, ACT (norm1), err));
     if (d->bias)
         m->kern->bias_fwd (qkv, W (bias), N, d->Q, m->stream);
     if (d->norm)
@@ -53,6 +54,7 @@ static train_status_t attention_half (train_decoder_t *m, size_t l, bool again,
     decoder_turn_fwd (m, qkv);
     TRY (m->work->attention (m, ACT (att), ACT (lse), qkv, err));
     TRY (m->work->linear (m, ACT (tmp), ACT (att), W (out), N, HD, d->C, err));
+    TRY (decoder_lora_fwd (m, l, DECODER_OUT, ACT (tmp), ACT (att), err));
     if (decoder_drops (m))
         decoder_drop (m, l, DECODER_ATTENTION, ACT (tmp), ACT (tmp));
     m->kern->addnorm_fwd (ACT (norm2), ACT (mid), ACT (rstd2), ACT (x),
@@ -70,11 +72,14 @@ static train_status_t ffn_half (train_decoder_t *m, size_t l, bool again,
 
     TRY (m->work->linear (m, ACT (gate_up), ACT (norm2), W (gate_up), N, d->C,
                           2 * d->F, err));
+    TRY (decoder_lora_fwd (m, l, DECODER_GATE_UP, ACT (gate_up), ACT (norm2),
+                           err));
     m->kern->swiglu_fwd (ACT (act), ACT (gate_up), N, d->F, m->stream);
     if (again)
         return TRAIN_OK;
     TRY (m->work->linear (m, ACT (tmp), ACT (act), W (down), N, d->F, d->C,
                           err));
+    TRY (decoder_lora_fwd (m, l, DECODER_DOWN, ACT (tmp), ACT (act), err));
     if (decoder_drops (m))
         decoder_drop (m, l, DECODER_FFN, ACT (tmp), ACT (tmp));
     return TRAIN_OK;
@@ -108,6 +113,16 @@ static const void *added (train_decoder_t *m, size_t l, enum decoder_half half)
     return ACT (tmp);
 }
 
+/* Beside adapters the weights themselves stay as they are. */
+static train_status_t weight_bwd (train_decoder_t *m, void *dw, const void *dy,
+                                  const void *x, size_t in, size_t out,
+                                  train_error_t *err)
+{
+    if (m->dims.lora.rank > 0)
+        return TRAIN_OK;
+    return m->work->linear_dw (m, dw, dy, x, rows (m), in, out, err);
+}
+
 static train_status_t ffn_half_bwd (train_decoder_t *m, size_t l,
                                     train_error_t *err)
 {
@@ -118,12 +133,15 @@ static train_status_t ffn_half_bwd (train_decoder_t *m, size_t l,
     const void *dy = added (m, l, DECODER_FFN);
 
     TRY (m->work->linear_dx (m, dact, dy, W (down), N, d->F, d->C, err));
-    TRY (m->work->linear_dw (m, G (down), dy, ACT (act), N, d->F, d->C, err));
+    TRY (weight_bwd (m, G (down), dy, ACT (act), d->F, d->C, err));
+    TRY (decoder_lora_bwd (m, l, DECODER_DOWN, dact, dy, ACT (act), err));
     m->kern->swiglu_bwd (gate_up, dact, gate_up, N, d->F, m->stream);
     TRY (m->work->linear_dx (m, tmp, gate_up, W (gate_up), N, d->C, 2 * d->F,
                              err));
-    TRY (m->work->linear_dw (m, G (gate_up), gate_up, ACT (norm2), N, d->C,
-                             2 * d->F, err));
+    TRY (
+        weight_bwd (m, G (gate_up), gate_up, ACT (norm2), d->C, 2 * d->F, err));
+    TRY (decoder_lora_bwd (m, l, DECODER_GATE_UP, tmp, gate_up, ACT (norm2),
+                           err));
     m->kern->rmsnorm_bwd (dx, G (norm2), tmp, ACT (mid), W (norm2), ACT (rstd2),
                           N, d->C, decoder_scratch (m), m->stream);
     return TRAIN_OK;
@@ -158,11 +176,12 @@ static train_status_t attention_half_bwd (train_decoder_t *m, size_t l,
     const void *dy = added (m, l, DECODER_ATTENTION);
 
     TRY (m->work->linear_dx (m, ACT (datt), dy, W (out), N, HD, d->C, err));
-    TRY (m->work->linear_dw (m, G (out), dy, ACT (att), N, HD, d->C, err));
+    TRY (weight_bwd (m, G (out), dy, ACT (att), HD, d->C, err));
+    TRY (decoder_lora_bwd (m, l, DECODER_OUT, ACT (datt), dy, ACT (att), err));
     TRY (qkv_bwd (m, l, err));
     TRY (m->work->linear_dx (m, tmp, dqkv, W (qkv), N, d->C, d->Q, err));
-    TRY (
-        m->work->linear_dw (m, G (qkv), dqkv, ACT (norm1), N, d->C, d->Q, err));
+    TRY (weight_bwd (m, G (qkv), dqkv, ACT (norm1), d->C, d->Q, err));
+    TRY (decoder_lora_bwd (m, l, DECODER_QKV, tmp, dqkv, ACT (norm1), err));
     m->kern->rmsnorm_bwd (dx, G (norm1), tmp, ACT (x), W (norm1), ACT (rstd1),
                           N, d->C, decoder_scratch (m), m->stream);
     return TRAIN_OK;
@@ -214,8 +233,9 @@ train_status_t decoder_body_bwd (train_decoder_t *m, train_error_t *err)
     TRY (decoder_enter (m, 0, true, err));
     if (!m->config.tie)
         TRY (decoder_clear_unit (m, 0, err));
-    m->kern->embedding_bwd (
-        decoder_grad (m, 0, m->embed), decoder_act (m, m->layout.dx, 0),
-        m->tokens, rows (m), d->C, d->V, decoder_scratch (m), m->stream);
+    if (d->lora.rank == 0)
+        m->kern->embedding_bwd (
+            decoder_grad (m, 0, m->embed), decoder_act (m, m->layout.dx, 0),
+            m->tokens, rows (m), d->C, d->V, decoder_scratch (m), m->stream);
     return decoder_leave (m, 0, true, err);
 }

@@ -24,9 +24,12 @@ train_status_t decoder_settle_grads (train_decoder_t *m, train_error_t *err)
 }
 
 /* Of a GPU, the weights of products but the head: those of the embedding are of
- * few rows, and the head's come in pieces. The host's products add. */
+ * few rows, and the head's come in pieces. The host's products add. Beside
+ * adapters those alone. */
 static bool is_written (const train_decoder_t *m, const train_param_t *p)
 {
+    if (m->dims.lora.rank > 0 && !decoder_is_lora (p->name))
+        return false; /* nobody writes it */
     return m->gpu && p->ndim == 2 && p->offset != m->embed
            && p->offset != m->head;
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "decoder_impl.h"
 #include "err.h"
 #include "fsdp_impl.h"
 
@@ -52,6 +53,17 @@ static void find_still_units (struct fsdp *f)
     }
 }
 
+/* Beside adapters nothing else trains. */
+static void freeze_base (const train_shard_plan_t *plan, bool *frozen)
+{
+    bool any = false;
+
+    for (size_t i = 0; i < train_shard_n_params (plan); i++)
+        any |= decoder_is_lora (train_shard_param (plan, i)->name);
+    for (size_t i = 0; any && i < train_shard_n_params (plan); i++)
+        frozen[i] |= !decoder_is_lora (train_shard_param (plan, i)->name);
+}
+
 train_status_t fsdp_match (const train_shard_plan_t *plan, const char *no_decay,
                            const char *frozen, bool **ret_no_decay,
                            bool **ret_frozen, train_error_t *err)
@@ -60,6 +72,7 @@ train_status_t fsdp_match (const train_shard_plan_t *plan, const char *no_decay,
 
     TRY (mark_all (plan, no_decay, "no_decay", ret_no_decay, err));
     TRY (mark_all (plan, frozen, "frozen", ret_frozen, err));
+    freeze_base (plan, *ret_frozen);
     for (size_t i = 0; i < train_shard_n_params (plan); i++)
         still += (*ret_frozen)[i];
     if (still == train_shard_n_params (plan))

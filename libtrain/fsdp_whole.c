@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "decoder_impl.h"
 #include "err.h"
 #include "fsdp_gpu.h"
 
@@ -213,7 +214,7 @@ static void name_zeros (const struct fsdp *f, const double *sums, char *text,
     for (size_t i = 0; i < train_shard_n_params (f->plan); i++) {
         const train_shard_param_t *p = train_shard_param (f->plan, i);
 
-        if (f->frozen && f->frozen[i])
+        if ((f->frozen && f->frozen[i]) || decoder_waits (p->name))
             continue;
         if (sums[i] == 0 && p->count > 0 && used < size)
             used += (size_t)snprintf (text + used, size - used, "%s%s",

@@ -173,6 +173,11 @@ train_status_t kv_create (train_decoder_t *m, size_t slots, size_t T,
                         "generate: rope is dynamic, whose angles of kept keys "
                         "change with the length; default, linear, llama3 and "
                         "yarn work");
+    if (d->lora.rank > 0)
+        return err_set (err, TRAIN_ENOTSUP,
+                        "generate: the decoder has adapters; one with the "
+                        "weights that train_hf_save wrote, which have them, "
+                        "works");
     if (__builtin_mul_overflow (slots, T, &kept)
         || __builtin_mul_overflow (kept, least, &kept)
         || !(c = calloc (1, sizeof (*c))))

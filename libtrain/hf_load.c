@@ -103,6 +103,16 @@ static train_status_t check_param (const train_safetensors_t *set,
     return TRAIN_OK;
 }
 
+/* Parameters that a model's files have. */
+static size_t n_stored (const train_decoder_t *m)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < m->n_params; i++)
+        n += !decoder_is_lora (m->params[i].name);
+    return n;
+}
+
 static bool is_param (const train_decoder_t *m, const char *name)
 {
     for (size_t i = 0; i < m->n_params; i++)
@@ -135,7 +145,7 @@ static train_status_t check_surplus (const train_decoder_t *m,
     char found[SHAPE_MAX], text[SHAPE_MAX + 160];
 
     /* every parameter is there, so a set no larger has nothing else */
-    if (train_safetensors_count (set) == m->n_params)
+    if (train_safetensors_count (set) == n_stored (m))
         return TRAIN_OK;
     for (size_t i = 0; i < train_safetensors_count (set); i++) {
         const train_st_entry_t *e = train_safetensors_entry (set, i);
@@ -238,9 +248,10 @@ static train_status_t fill_all (train_decoder_t *m,
     if (m->gpu && !(own = malloc (most * m->kern->elem_size)))
         return err_set (err, TRAIN_ENOMEM, "no memory for %zu weights", most);
     for (size_t i = 0; i < m->n_params && status == TRAIN_OK; i++)
-        status =
-            fill (m, &m->params[i],
-                  train_safetensors_find (set, m->params[i].name), own, err);
+        if (!decoder_is_lora (m->params[i].name))
+            status = fill (m, &m->params[i],
+                           train_safetensors_find (set, m->params[i].name), own,
+                           err);
     free (own);
     return status;
 }
@@ -255,7 +266,8 @@ train_status_t train_hf_load (const char *dir, train_decoder_t *m,
         return err_set (err, TRAIN_EINVAL, "model: dir or decoder is missing");
     status = train_safetensors_open_set (dir, &set, err);
     for (size_t i = 0; i < m->n_params && status == TRAIN_OK; i++)
-        status = check_param (set, dir, &m->params[i], err);
+        if (!decoder_is_lora (m->params[i].name))
+            status = check_param (set, dir, &m->params[i], err);
     if (status == TRAIN_OK)
         status = check_surplus (m, set, dir, err);
     if (status == TRAIN_OK)

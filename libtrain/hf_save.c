@@ -9,10 +9,10 @@
 #include <train/safetensors.h>
 
 #include "decoder_impl.h"
+#include "elem.h"
 #include "err.h"
 #include "hf_impl.h"
 
-#include "kernels/half.h"
 #include "plan/fsio.h"
 
 #define MAX_CONFIG ((size_t)16 << 20)
@@ -82,37 +82,6 @@ static train_status_t same_model (const train_decoder_config_t *there,
     return TRAIN_OK;
 }
 
-static double element (const void *x, train_dtype_t dtype, size_t k)
-{
-    switch (dtype) {
-    case TRAIN_F64:
-        return ((const double *)x)[k];
-    case TRAIN_BF16:
-        return (double)half_from_bf16 (((const uint16_t *)x)[k]);
-    case TRAIN_F16:
-        return (double)half_from_f16 (((const uint16_t *)x)[k]);
-    default:
-        return (double)((const float *)x)[k];
-    }
-}
-
-static void put (void *y, train_dtype_t dtype, size_t k, double x)
-{
-    switch (dtype) {
-    case TRAIN_F64:
-        ((double *)y)[k] = x;
-        break;
-    case TRAIN_BF16:
-        ((uint16_t *)y)[k] = half_to_bf16 ((float)x);
-        break;
-    case TRAIN_F16:
-        ((uint16_t *)y)[k] = half_to_f16 ((float)x);
-        break;
-    default:
-        ((float *)y)[k] = (float)x;
-    }
-}
-
 /* The arena in memory of the host: malloc'ed and copied from a GPU; NULL where
  * it is there. */
 static train_status_t bring (train_decoder_t *m, void **ret, train_error_t *err)
@@ -136,27 +105,30 @@ static train_status_t bring (train_decoder_t *m, void **ret, train_error_t *err)
     return status;
 }
 
-/* The whole arena on the host as [dtype], malloc'ed; NULL where it is that
- * already. */
+/* The whole arena on the host as [dtype], adapters merged, malloc'ed; NULL where
+ * it is that already. */
 static train_status_t convert (train_decoder_t *m, train_dtype_t dtype,
                                void **ret, train_error_t *err)
 {
+    train_status_t status = TRAIN_OK;
     const void *x;
     void *y;
 
     TRY (bring (m, ret, err));
-    if (dtype == m->config.dtype)
+    if (dtype == m->config.dtype && m->dims.lora.rank == 0)
         return TRAIN_OK;
     x = *ret ? *ret : m->weights.t.data;
     if ((y = calloc (m->numel, train_dtype_size (dtype))))
         for (size_t k = 0; k < m->numel; k++)
-            put (y, dtype, k, element (x, m->config.dtype, k));
+            elem_put (dtype, y, k, elem_get (m->config.dtype, x, k));
+    if (y && m->dims.lora.rank > 0)
+        status = decoder_lora_merge (m, x, y, dtype, err);
     free (*ret);
     *ret = y;
     if (!y)
         return err_set (err, TRAIN_ENOMEM, "no memory for %zu weights",
                         m->numel);
-    return TRAIN_OK;
+    return status;
 }
 
 static train_status_t write_weights (const char *dir, train_decoder_t *m,
@@ -168,6 +140,7 @@ static train_status_t write_weights (const char *dir, train_decoder_t *m,
     const char *data = m->weights.t.data;
     train_status_t status;
     void *own = NULL;
+    size_t n = 0;
 
     if (!entries)
         return err_set (err, TRAIN_ENOMEM, "no memory for a list of tensors");
@@ -177,7 +150,9 @@ static train_status_t write_weights (const char *dir, train_decoder_t *m,
     for (size_t i = 0; i < m->n_params; i++) {
         const train_param_t *p = &m->params[i];
 
-        entries[i] = (train_st_entry_t){
+        if (decoder_is_lora (p->name))
+            continue;
+        entries[n++] = (train_st_entry_t){
             .name = p->name,
             .dtype = dtype,
             .ndim = p->ndim,
@@ -186,8 +161,8 @@ static train_status_t write_weights (const char *dir, train_decoder_t *m,
         };
     }
     if (status == TRAIN_OK)
-        status = train_safetensors_write_sharded (
-            dir, NULL, entries, m->n_params, &pt, 1, max_bytes, err);
+        status = train_safetensors_write_sharded (dir, NULL, entries, n, &pt, 1,
+                                                  max_bytes, err);
     free (own);
     free (entries);
     return status;

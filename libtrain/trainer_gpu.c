@@ -253,7 +253,8 @@ train_status_t trainer_gpu_unused (train_trainer_t *t, char *text, size_t size,
     if (size)
         text[0] = '\0';
     for (size_t i = 0; status == TRAIN_OK && i < n; i++)
-        if (!t->gpu->frozen[i] && sums[i] == 0 && used < size)
+        if (!t->gpu->frozen[i] && sums[i] == 0 && used < size
+            && !decoder_waits (train_decoder_param (t->decoder, i)->name))
             used += (size_t)snprintf (
                 text + used, size - used, "%s%s", used ? ", " : "",
                 train_decoder_param (t->decoder, i)->name);

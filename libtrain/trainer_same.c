@@ -74,7 +74,10 @@ static int64_t hash_model (const train_decoder_config_t *c)
                   c->rope.attention,
                   c->rope.whole,
                   c->device.device_type == kDLCUDA,
-                  c->deterministic};
+                  c->deterministic,
+                  c->lora.rank,
+                  c->lora.alpha,
+                  c->lora.targets};
 
     return (int64_t)XXH3_64bits (v, sizeof (v));
 }

@@ -17,12 +17,14 @@
 #include <train/decoder.h>
 #include <train/hf.h>
 
+#include "libtrain/ckpt_meta.h"
 #include "libtrain/err.h"
 
 struct export
 {
     const char *from, *to;
     train_dtype_t dtype; /* of the files; TRAIN_N_DTYPES: as stored */
+    bool adapter;        /* adapters alone, as PEFT keeps them */
     size_t max_bytes;    /* of a file; 0: the library's */
 };
 
@@ -72,6 +74,8 @@ static train_status_t read_args (int argc, char *const *argv, struct export *e,
 
         if (type && i + 1 < argc)
             TRY (read_type (argv[++i], &e->dtype, err));
+        else if (strcmp (argv[i], "--adapter") == 0)
+            e->adapter = true;
         else if (strcmp (argv[i], "--max-bytes") == 0 && i + 1 < argc)
             TRY (read_bytes (argv[++i], &e->max_bytes, err));
         else if (argv[i][0] != '-' && n < 2)
@@ -79,8 +83,8 @@ static train_status_t read_args (int argc, char *const *argv, struct export *e,
         else
             return err_set (
                 err, TRAIN_EINVAL,
-                "'%s' is one too many, or lacks its value: [--dtype "
-                "TYPE] [--max-bytes N] CHECKPOINT DIR works",
+                "'%s' is one too many, or lacks its value: [--adapter] "
+                "[--dtype TYPE] [--max-bytes N] CHECKPOINT DIR works",
                 argv[i]);
     }
     return n == 2 ? TRAIN_OK
@@ -137,8 +141,12 @@ static train_status_t load (const char *path, train_ckpt_t *c,
 {
     train_hf_model_t model = {.size = sizeof (model)};
     train_dtype_t *dtype = &model.decoder.dtype;
+    train_decoder_config_t config;
+    train_ckpt_state_t state;
 
     TRY (train_hf_describe (path, &model, err));
+    TRY (ckpt_meta_read (c, &state, &config, err));
+    model.decoder.lora = config.lora;
     TRY (stored_type (c, "model.embed_tokens.weight", dtype, err));
     TRY (train_decoder_create (&model.decoder, ret, err));
     return read_weights (c, *ret, *dtype, err);
@@ -151,7 +159,10 @@ static train_status_t write_model (const struct export *e, const char *path,
     train_dtype_t dtype =
         e->dtype == TRAIN_N_DTYPES ? train_decoder_config (m)->dtype : e->dtype;
 
-    TRY (train_hf_save (path, e->to, m, dtype, e->max_bytes, err));
+    if (e->adapter)
+        TRY (train_hf_lora_save (e->to, NULL, m, dtype, err));
+    else
+        TRY (train_hf_save (path, e->to, m, dtype, e->max_bytes, err));
     printf ("%s: step %" PRId64 " of %s, %zu parameters in %s\n", e->to,
             train_ckpt_step (c), path, train_decoder_numel (m),
             train_dtype_name (dtype));

@@ -94,6 +94,19 @@ static train_status_t dtype_there (train_ckpt_t *ckpt, train_dtype_t *ret,
                     "it has no tensor model.embed_tokens.weight");
 }
 
+static train_status_t no_adapters (const train_ckpt_t *ckpt, const char *path,
+                                   train_error_t *err)
+{
+    const char *rank = train_ckpt_state (ckpt, "lora_rank");
+
+    if (!rank || strcmp (rank, "0") == 0)
+        return TRAIN_OK;
+    return err_set (err, TRAIN_ENOTSUP,
+                    "%s has adapters: rv-train export %s DIR makes a model of "
+                    "it that has none, and generate takes DIR",
+                    path, path);
+}
+
 static train_status_t open_ckpt (const char *path, bool cuda,
                                  train_decoder_t **ret, train_error_t *err)
 {
@@ -101,6 +114,8 @@ static train_status_t open_ckpt (const char *path, bool cuda,
     train_dtype_t dtype = TRAIN_F32;
     train_status_t status = train_ckpt_open (path, &ckpt, err);
 
+    if (status == TRAIN_OK)
+        status = no_adapters (ckpt, path, err);
     if (status == TRAIN_OK)
         status = dtype_there (ckpt, &dtype, err);
     if (status == TRAIN_OK)

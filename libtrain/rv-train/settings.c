@@ -27,6 +27,9 @@ static const struct conf_key keys[] = {
     {"model", "vocab", CONF_INT, AT (vocab), 2, 1 << 24, NULL},
     {"model", "tie", CONF_BOOL, AT (tie), 0, 0, NULL},
     {"model", "rope_theta", CONF_DOUBLE, AT (rope_theta), 1, 1e12, NULL},
+    {"model", "lora_rank", CONF_INT, AT (tune.lora_rank), 0, 4096, NULL},
+    {"model", "lora_alpha", CONF_DOUBLE, AT (tune.lora_alpha), 0, 1e6, NULL},
+    {"model", "lora_targets", CONF_LIST, AT (tune.lora_targets), 0, 0, NULL},
     {"model", "dropout", CONF_DOUBLE, AT (tune.dropout), 0, 1, NULL},
     {"data", "files", CONF_STRING, AT (files), 0, 0, NULL},
     {"data", "tokenizer", CONF_STRING, AT (tokenizer), 0, 0, NULL},
@@ -129,7 +132,7 @@ static int set_defaults (struct settings *c, struct rv_error *err)
     c->resume = strdup ("auto");
     if (!c->tokenizer || !c->resume)
         return error_set (err, RV_ENOMEM, "no memory");
-    return RV_OK;
+    return settings_tune_defaults (c, err);
 }
 
 /* "dir =" with nothing behind it unsets, so that an override can. */
@@ -270,7 +273,6 @@ static int check_sizes (const struct settings *c, struct rv_error *err)
          "does not divide heads"},
         {c->vocab < 256, "model", "vocab",
          "is below 256, the number of bytes that tokenizer = bytes has"},
-        {c->tune.dropout >= 1, "model", "dropout", "is not below 1"},
         {c->lr <= 0, "optim", "lr", "is not above 0"},
         {c->min_lr > c->lr, "optim", "min_lr", "is above lr"},
         {c->warmup > c->steps, "optim", "warmup", "is above [run] steps"},
@@ -311,6 +313,8 @@ int settings_read (struct settings *c, const char *file, char *const *overrides,
         rc = check_sizes (c, err);
     if (rc == RV_OK)
         rc = settings_eval_check (c, err);
+    if (rc == RV_OK)
+        rc = settings_tune_check (c, err);
     if (rc == RV_OK)
         rc = settings_reward_check (c, &c->rewards, err);
     if (rc == RV_OK)
@@ -404,6 +408,7 @@ train_decoder_config_t settings_decoder (const struct settings *c)
                  : c->param == FP16 ? TRAIN_F16
                                     : TRAIN_F32,
         .deterministic = c->deterministic,
+        .lora = c->tune.lora,
     };
 }
 

@@ -67,6 +67,31 @@ typedef enum train_recompute {
     TRAIN_RECOMPUTE_BLOCKS = 2, /* all but the stream into each block */
 } train_recompute_t;
 
+/* Adapters of low rank (Hu et al. 2021, arXiv:2106.09685) beside products of each
+ * block: y = x W^T + alpha / rank (x A^T) B^T, where A (rank, in) is drawn as PEFT
+ * draws it and B (out, rank) is zero at first. They are parameters
+ * "model.layers.0.self_attn.q_proj.lora_A.weight" and so on, and have all that
+ * parameters have; of the others no gradient is made, and what stands in the
+ * arena for them is of no use. */
+typedef struct train_lora {
+    int rank;     /* 0: none, and then the others are 0 */
+    int targets;  /* of train_lora_targets */
+    double alpha; /* above 0 */
+} train_lora_t;
+
+#define TRAIN_LORA_N 7 /* products of a block that may have one */
+
+/* train_lora_targets - from a list by commas: names q_proj, k_proj, v_proj,
+ * o_proj, gate_proj, up_proj, down_proj, patterns (fnmatch(3)) of them, or
+ * all-linear.
+ *   ret   written on success
+ * TRAIN_EINVAL names the word that fits nothing more. TRAIN_ENOMEM.
+ * train_lora_target - name of number [k], which is bit k of targets; NULL:
+ * there is no such. */
+train_status_t train_lora_targets (const char *list, int *ret,
+                                   train_error_t *err);
+const char *train_lora_target (int k);
+
 typedef struct train_decoder_config {
     size_t size;         /* sizeof (train_decoder_config_t) */
     int layers;          /* >= 1 */
@@ -88,6 +113,7 @@ typedef struct train_decoder_config {
     DLDevice device;     /* {kDLCUDA, k}: GPU k; zeros or kDLCPU: the host */
     bool deterministic;  /* on a GPU: the same bits every time */
     train_recompute_t recompute;
+    train_lora_t lora; /* zeros: no adapters */
 } train_decoder_config_t;
 
 /* train_decoder_create - allocate parameters and gradients (both zero).

@@ -49,6 +49,7 @@ train_status_t train_hf_describe (const char *dir, train_hf_model_t *ret_model,
  * rounded. All is checked before a weight is written: TRAIN_EFORMAT names
  * tensor and file, what was expected and what is there, when one is missing,
  * none of the model's, or of another shape; TRAIN_ENOTSUP when of another type.
+ * Adapters stay as they are: a model's files have none.
  * Passed over: tables "...rotary_emb.inv_freq" of old files, and the head of a
  * tied model where it is the embedding's copy. */
 train_status_t train_hf_load (const char *dir, train_decoder_t *decoder,
@@ -62,11 +63,41 @@ train_status_t train_hf_load (const char *dir, train_decoder_t *decoder,
  *   dtype      of the files: TRAIN_F32, F64, BF16 or F16, rounded to nearest;
  *              other than the decoder's it takes that much memory meanwhile
  *   max_bytes  of a file, see train_safetensors_write_sharded; 0 = 5e9
- * Weights are replaced as train_safetensors_write_sharded says, config.json
+ * Weights that have adapters are written with what those add. They are replaced
+ * as train_safetensors_write_sharded says, config.json
  * after them. */
 train_status_t train_hf_save (const char *from, const char *dir,
                               train_decoder_t *decoder, train_dtype_t dtype,
                               size_t max_bytes, train_error_t *err);
+
+/* Adapters as PEFT (huggingface/peft) keeps them, in DIR: adapter_config.json and
+ * adapter_model.safetensors.
+ *
+ * train_hf_lora_describe - rank, alpha and targets, for a configuration.
+ *   ret_lora   written on success
+ * TRAIN_ENOTFOUND, TRAIN_EIO; TRAIN_EFORMAT names file and line or key;
+ * TRAIN_ENOTSUP the key that asks for more (DoRA, other ranks for some modules,
+ * a bias, ...). */
+train_status_t train_hf_lora_describe (const char *dir, train_lora_t *ret_lora,
+                                       train_error_t *err);
+
+/* train_hf_lora_load - the adapters of [decoder], which has their rank, alpha and
+ * targets (else TRAIN_EINVAL), of any type, rounded to the decoder's.
+ * TRAIN_EFORMAT names the tensor that is missing or of another shape; nothing
+ * was written then. Other errors as of train_hf_lora_describe; TRAIN_ESTATE: the
+ * decoder has no arena. */
+train_status_t train_hf_lora_load (const char *dir, train_decoder_t *decoder,
+                                   train_error_t *err);
+
+/* train_hf_lora_save - both files, for PEFT and for train_hf_lora_load.
+ *   dir     made if needed
+ *   base    the model that they belong to, as PEFT shall find it; NULL = unsaid
+ *   dtype   of the file: TRAIN_F32, F64, BF16 or F16, rounded to nearest
+ * TRAIN_EINVAL: no adapters, or another dtype; TRAIN_ESTATE; TRAIN_EIO;
+ * TRAIN_ENOMEM. */
+train_status_t train_hf_lora_save (const char *dir, const char *base,
+                                   train_decoder_t *decoder,
+                                   train_dtype_t dtype, train_error_t *err);
 
 #ifdef __cplusplus
 }

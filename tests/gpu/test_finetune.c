@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * test_finetune.c - what fine-tuning asks of a decoder on a GPU, beside its host
- * twin in f64: rows of several documents, dropout */
+ * twin in f64: rows of several documents, dropout, adapters */
 #include "config.h"
 
 #include "tap.h"
@@ -13,9 +13,9 @@
 #if HAVE_CUDA
 
 #include "decoder_impl.h"
+#include "elem.h"
 
 #include "kernels/dropout.h"
-#include "kernels/half.h"
 
 #define B 3
 #define T 200
@@ -91,14 +91,6 @@ static void *bring (train_decoder_t *m, const DLTensor *t)
     return own;
 }
 
-static double number (const void *at, size_t i, train_dtype_t dtype)
-{
-    if (dtype == TRAIN_F32)
-        return ((const float *)at)[i];
-    return dtype == TRAIN_BF16 ? half_from_bf16 (((const uint16_t *)at)[i])
-                               : half_from_f16 (((const uint16_t *)at)[i]);
-}
-
 /* A decoder of the host with the weights of [m], exact. */
 static train_decoder_t *wide_of (train_decoder_t *m)
 {
@@ -112,7 +104,7 @@ static train_decoder_t *wide_of (train_decoder_t *m)
     wide = make (&c);
     w = wide->weights.t.data;
     for (size_t i = 0; i < wide->numel; i++)
-        w[i] = number (own, i, m->config.dtype);
+        w[i] = elem_get (m->config.dtype, own, i);
     free (own);
     return wide;
 }
@@ -128,6 +120,8 @@ static double worst_of (train_decoder_t *m, const train_decoder_t *wide)
         const train_param_t *p = &m->params[i];
         double diff = 0, norm = 0;
 
+        if (m->config.lora.rank > 0 && !decoder_is_lora (p->name))
+            continue;
         for (size_t e = p->offset; e < p->offset + p->count; e++) {
             diff += ((double)g[e] - want[e]) * ((double)g[e] - want[e]);
             norm += want[e] * want[e];
@@ -149,14 +143,42 @@ static void clear (train_decoder_t *m)
           &err);
 }
 
+/* Adapters whose B is zero would hide what is beside it. */
+static void shake (train_decoder_t *m)
+{
+    train_error_t err = {0};
+
+    for (size_t i = 0; i < m->n_params; i++) {
+        const train_param_t *p = &m->params[i];
+        size_t bytes = p->count * m->kern->elem_size;
+        void *own;
+
+        if (!strstr (p->name, ".lora_B."))
+            continue;
+        own = malloc (bytes);
+        for (size_t k = 0; k < p->count; k++)
+            elem_put (m->config.dtype, own, k, 0.05 * sin ((double)(k + i)));
+        need (m->ops->copy ((char *)m->weights.t.data
+                                + p->offset * m->kern->elem_size,
+                            own, bytes, m->stream, &err),
+              &err);
+        need (m->ops->sync (m->stream, &err), &err);
+        free (own);
+    }
+}
+
 static void beside_twin (const train_decoder_config_t *c,
                          const int32_t *documents, double bound,
                          const char *what)
 {
-    train_decoder_t *m = make (c), *wide = wide_of (m);
-    double loss = step (m, documents), want = step (wide, documents);
-    double worst = worst_of (m, wide);
+    train_decoder_t *m = make (c), *wide;
+    double loss, want, worst;
     char text[160];
+
+    shake (m);
+    wide = wide_of (m);
+    loss = step (m, documents), want = step (wide, documents);
+    worst = worst_of (m, wide);
 
     printf ("# loss %.9g, in f64 %.9g; worst gradient %.3g\n", loss, want,
             worst);
@@ -267,6 +289,30 @@ static void test_dropout (void)
     }
 }
 
+static void test_lora (void)
+{
+    static const struct {
+        train_dtype_t dtype;
+        train_recompute_t recompute;
+        int rank;
+        double bound;
+    } cases[] = {{TRAIN_F32, TRAIN_RECOMPUTE_NOTHING, 8, 1e-5},
+                 {TRAIN_F32, TRAIN_RECOMPUTE_BLOCKS, 5, 1e-5},
+                 {TRAIN_BF16, TRAIN_RECOMPUTE_CHEAP, 16, 0.03},
+                 {TRAIN_BF16, TRAIN_RECOMPUTE_NOTHING, 5, 0.03},
+                 {TRAIN_F16, TRAIN_RECOMPUTE_BLOCKS, 8, 0.004}};
+
+    for (size_t i = 0; i < sizeof (cases) / sizeof (*cases); i++) {
+        train_decoder_config_t c = config (cases[i].dtype, true);
+        char what[40];
+
+        c.recompute = cases[i].recompute;
+        c.lora = (train_lora_t){cases[i].rank, 0x7f, 16};
+        snprintf (what, sizeof (what), "adapters of rank %d", cases[i].rank);
+        beside_twin (&c, NULL, cases[i].bound, what);
+    }
+}
+
 int main (void)
 {
     train_error_t err = {0};
@@ -276,6 +322,7 @@ int main (void)
     fill_batch ();
     test_documents ();
     test_dropout ();
+    test_lora ();
     return tap_end ();
 }
 

@@ -3,7 +3,7 @@
  * repeat
  *
  * decoder_dump FILE layers dim heads kv_heads ffn vocab tie batch seq fp32|fp64
- * [packed] writes a .safetensors file: weights "w.NAME", gradients "g.NAME" (of the
+ * [packed|lora] writes a .safetensors file: weights "w.NAME", gradients "g.NAME" (of the
  * mean loss), "tokens", "targets", "starts" (where each position's document
  * begins: all 0 unless packed), "logits", "loss_sum", "counted", and the
  * configuration in the metadata. */
@@ -36,7 +36,8 @@ struct dump {
     size_t n;
 };
 
-/* Larger than first weights, norms off 1: nothing is nearly linear. */
+/* Larger than first weights, norms off 1, adapters' second factors off 0:
+ * nothing is nearly linear, or nothing. */
 static void shake (struct dump *d)
 {
     size_t n = train_decoder_numel (d->decoder);
@@ -50,10 +51,14 @@ static void shake (struct dump *d)
             float *x = (float *)w + i;
 
             *x = (float)(*x * (*x == 1.0f ? 1 : 4) * f);
+            if (*x == 0)
+                *x = (float)(0.1 * sin (0.7 * (double)i));
         } else {
             double *x = (double *)w + i;
 
             *x *= (*x == 1.0 ? 1 : 4) * f;
+            if (*x == 0)
+                *x = 0.1 * sin (0.7 * (double)i);
         }
     }
 }
@@ -173,11 +178,15 @@ int main (int argc, char **argv)
     train_error_t err = {.text = "no memory"};
     train_status_t status;
     int v[N_KEYS];
+    bool lora;
 
     d.packed = argc == N_KEYS + 4 && strcmp (argv[N_KEYS + 3], "packed") == 0;
-    if (argc != N_KEYS + 3 + d.packed) {
+    lora = argc == N_KEYS + 4 && strcmp (argv[N_KEYS + 3], "lora") == 0;
+    if (lora)
+        d.config.lora = (train_lora_t){4, 0x7f, 6};
+    if (argc != N_KEYS + 3 + d.packed + lora) {
         fprintf (stderr, "usage: decoder_dump FILE layers dim heads kv_heads "
-                         "ffn vocab tie batch seq fp32|fp64 [packed]\n");
+                         "ffn vocab tie batch seq fp32|fp64 [packed|lora]\n");
         return 2;
     }
     for (int i = 0; i < N_KEYS; i++)

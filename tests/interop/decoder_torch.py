@@ -33,6 +33,8 @@ CONFIGS = [
     (4, 128, 4, 2, 352, 256, 1, 2, 128),  # the quickstart's
 ]
 # Rows of several documents.
+# Adapters of rank 4 and alpha 6 beside every product.
+LORA = [(2, 64, 4, 2, 96, 256, 1, 2, 65), (3, 48, 6, 1, 67, 101, 0, 3, 33)]
 PACKED = [(2, 64, 4, 2, 96, 256, 1, 2, 130), (3, 48, 6, 1, 67, 101, 0, 3, 33)]
 
 
@@ -119,10 +121,20 @@ def forward (w, tokens, starts, c):
     return norm (x, w["model.norm.weight"]) @ head.T
 
 
+def merge (w):
+    """Weights with what adapters add: alpha / rank B A (Hu et al. 2021)."""
+    out = {k: v for k, v in w.items () if ".lora_" not in k}
+    for k, b in w.items ():
+        if ".lora_B." in k:
+            name = k.replace (".lora_B.", ".")
+            out[name] = out[name] + 6 / 4 * b @ w[k.replace (".lora_B.", ".lora_A.")]
+    return out
+
+
 def step (w, tokens, targets, starts, c):
     """logits, loss sum, gradients of the mean loss."""
     w = {k: v.clone ().requires_grad_ () for k, v in w.items ()}
-    logits = forward (w, tokens, starts, c)
+    logits = forward (merge (w), tokens, starts, c)
     counted = targets >= 0
     picked = logits[counted].gather (1, targets[counted].long ()[:, None])[:, 0]
     loss = (logits[counted].logsumexp (1) - picked).double ().sum ()
@@ -149,7 +161,10 @@ def compare (build, folder, config, dtype, packed):
     # At one position the softmax is 1 and its logits have no gradient: both
     # sides hold rounding of zero there.
     still = ("q_proj", "k_proj") if c["seq"] == 1 else ()
+    adapters = any (".lora_" in k for k in grads)
     for k, g in grads.items ():
+        if adapters and ".lora_" not in k:
+            continue  # they are frozen, and have none
         if any (s in k for s in still):
             out.append ((k, max (t["g." + k].norm ().item (), g.norm ().item ())))
         else:
@@ -163,6 +178,7 @@ def main (build):
            f"{'logits':>8} {'loss':>8} {'gradients, worst':>16}")
     with tempfile.TemporaryDirectory () as folder:
         cases = [(c, ()) for c in CONFIGS] + [(c, ("packed",)) for c in PACKED]
+        cases += [(c, ("lora",)) for c in LORA]
         for config, packed in cases:
             for dtype, bound in BOUND.items ():
                 rows = compare (build, folder, config, dtype, packed)

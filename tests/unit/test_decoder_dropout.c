@@ -58,7 +58,7 @@ static double step (train_decoder_t *m, double rate, uint64_t at, int row,
                     int n)
 {
     train_error_t err = {0};
-    double loss;
+    double loss = 0;
     int64_t counted;
 
     if (train_decoder_dropout (m, rate, 9, at, row, &err) != TRAIN_OK
@@ -142,7 +142,7 @@ static void test_same (void **state)
 static void test_other (void **state)
 {
     train_decoder_t *m = make (TRAIN_F64, TRAIN_RECOMPUTE_NOTHING);
-    double none, one, two;
+    double none = 0, one, two;
     int64_t n;
 
     (void)state;
