@@ -256,28 +256,33 @@ train_status_t decoder_loss_read (train_decoder_t *m, double *ret_loss_sum,
     return TRAIN_OK;
 }
 
+train_status_t decoder_forward_add (train_decoder_t *m, void *logits,
+                                    const int32_t *tokens,
+                                    const int32_t *targets, int B, int T,
+                                    int64_t *ret_n, train_error_t *err)
+{
+    int before = m->ops->enter (m->device);
+    train_status_t status = take_batch (m, tokens, targets, B, T, ret_n, err);
+
+    if (status == TRAIN_OK)
+        status = decoder_forward (m, logits, targets != NULL, err);
+    m->ops->leave (before);
+    return status;
+}
+
 train_status_t train_decoder_forward (train_decoder_t *m, void *logits,
                                       const int32_t *tokens,
                                       const int32_t *targets, int B, int T,
                                       double *ret_loss_sum, int64_t *ret_n,
                                       train_error_t *err)
 {
-    train_status_t status;
-    int before;
-
     if (targets && (!ret_loss_sum || !ret_n))
         return err_set (err, TRAIN_EINVAL,
                         "decoder: targets without a place for the loss");
-    before = m->ops->enter (m->device);
-    status = take_batch (m, tokens, targets, B, T, ret_n, err);
-    if (status == TRAIN_OK)
-        status = decoder_forward (m, logits, targets != NULL, err);
-    if (status == TRAIN_OK && targets)
-        status = decoder_loss_read (m, ret_loss_sum, err);
-    if (status == TRAIN_OK)
-        status = m->ops->sync (m->stream, err);
-    m->ops->leave (before);
-    return status;
+    TRY (decoder_forward_add (m, logits, tokens, targets, B, T, ret_n, err));
+    if (targets)
+        TRY (decoder_loss_read (m, ret_loss_sum, err));
+    return m->ops->sync (m->stream, err);
 }
 
 train_status_t decoder_step_add (train_decoder_t *m, const int32_t *tokens,

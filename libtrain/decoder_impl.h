@@ -319,6 +319,11 @@ train_status_t decoder_step_add (train_decoder_t *decoder,
                                  const int32_t *tokens, const int32_t *targets,
                                  int B, int T, double scale, int64_t *ret_n,
                                  train_error_t *err);
+/* decoder_forward_add - train_decoder_forward without its end, as step_add. */
+train_status_t decoder_forward_add (train_decoder_t *decoder, void *logits,
+                                    const int32_t *tokens,
+                                    const int32_t *targets, int B, int T,
+                                    int64_t *ret_n, train_error_t *err);
 /* decoder_set_replay - passes of decoder_step_add that are like the one before
  * (shape, scale, units where they were, no hooks, nothing dropped) become
  * launches of one CUDA graph. All else that a pass takes from the host, but for ids, must stay while

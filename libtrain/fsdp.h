@@ -167,12 +167,17 @@ struct fsdp_report {
 /* fsdp_finish - of a GPU, instead of fsdp_end and all behind it: norm by one
  * all-reduce, clipping, AdamW that writes the rounded weights too, and the
  * sums; enqueued, then one wait. A rank that ends meanwhile is TRAIN_EPEER
- * here. adamw   by fsdp_adamw own     (n) numbers of this rank; their sums over
- * all go to [ret] TRAIN_ESTATE before fsdp_begin, and on the host. */
+ * here.
+ *   adamw   by fsdp_adamw
+ *   own     (n) numbers of this rank; their sums over all go to [ret]
+ * TRAIN_ESTATE before fsdp_begin, and on the host. */
 train_status_t fsdp_finish (struct fsdp *fsdp, train_adamw_t *adamw,
                             const struct fsdp_update *update, const double *own,
                             size_t n, struct fsdp_report *ret,
                             train_error_t *err);
+/* fsdp_stop - instead of fsdp_finish: wait until this rank's gradients are the
+ * sums of all, and let the step end there. */
+train_status_t fsdp_stop (struct fsdp *fsdp, train_error_t *err);
 /* fsdp_settle - of a GPU: wait for all that passes have enqueued, as after one
  * that only evaluates; with the group's deadline. */
 train_status_t fsdp_settle (struct fsdp *fsdp, train_error_t *err);

@@ -76,6 +76,19 @@ static train_status_t sum_own (struct fsdp *f, const double *own, size_t n,
                          err);
 }
 
+static train_status_t close_step (struct fsdp *f, train_error_t *err)
+{
+    TRY (fsdp_settle (f, err));
+    f->on->step = false;
+    return train_step_end (f->group, err);
+}
+
+train_status_t fsdp_stop (struct fsdp *f, train_error_t *err)
+{
+    TRY (fsdp_end (f, err));
+    return f->on && f->on->step ? close_step (f, err) : TRAIN_OK;
+}
+
 train_status_t fsdp_finish (struct fsdp *f, train_adamw_t *adamw,
                             const struct fsdp_update *o, const double *own,
                             size_t n, struct fsdp_report *ret,
@@ -90,9 +103,7 @@ train_status_t fsdp_finish (struct fsdp *f, train_adamw_t *adamw,
     TRY (judge (f, o->clip, o->inv_scale, err));
     TRY (update (f, adamw, o->lr, err));
     TRY (sum_own (f, own, n, err));
-    TRY (fsdp_settle (f, err));
-    f->on->step = false;
-    TRY (train_step_end (f->group, err));
+    TRY (close_step (f, err));
     ret->loss = f->on->read->sums[0];
     ret->norm = f->on->read->norm;
     ret->skipped = !isfinite (ret->norm);

@@ -83,7 +83,8 @@ static train_status_t make_engine (train_trainer_t *t, train_error_t *err)
                         o->strategy);
     if (trainer_gpu_serves (t))
         return trainer_gpu_create (t, &t->gpu, err);
-    TRY (fsdp_of_decoder (&f, t->group, t->decoder, &t->fsdp, err));
+    TRY (trainer_shard_moves (t, err));
+    TRY (fsdp_of_decoder (&f, t->moves, t->decoder, &t->fsdp, err));
     TRY (fsdp_rules (t->fsdp, o->no_decay, o->frozen, err));
     return fsdp_adamw (t->fsdp, t->decoder, &o->adamw, &t->adamw, err);
 }
@@ -93,7 +94,8 @@ static train_status_t same_weights (train_trainer_t *t, train_error_t *err)
 {
     if (t->gpu || fsdp_is_sharded (t->fsdp))
         return TRAIN_OK;
-    TRY (train_broadcast (t->group, fsdp_weights (t->fsdp), 0, err));
+    TRY (fsdp_settle (t->fsdp, err));
+    TRY (train_broadcast (t->moves, fsdp_weights (t->fsdp), 0, err));
     return trainer_updated (t, err);
 }
 
@@ -204,6 +206,8 @@ train_status_t trainer_pass (train_trainer_t *t, int p, double *loss_sum,
     TRY (fsdp_pass (t->fsdp, p + 1 == t->passes, err));
     if ((rows = trainer_take_rows (t, p)) <= 0)
         return fsdp_empty_pass (t->fsdp, err);
+    if (trainer_shard_serves (t))
+        return trainer_shard_pass (t, rows, counted, err);
     TRY (train_decoder_step (t->decoder, t->tokens, t->targets, rows, seq,
                              trainer_token_scale (t), &loss, &n, err));
     *loss_sum += loss;
@@ -315,11 +319,12 @@ struct outcome {
 static train_status_t step_on_gpu (train_trainer_t *t, double lr, bool stop,
                                    struct outcome *o, train_error_t *err)
 {
-    struct trainer_gpu_report r = {0};
+    struct trainer_gpu_report r = {.stop = stop};
 
-    TRY (trainer_gpu_step (t, lr, &r, err));
-    *o =
-        (struct outcome){{r.loss_sum, (double)r.n, stop, 0}, r.norm, r.skipped};
+    TRY (t->gpu ? trainer_gpu_step (t, lr, &r, err)
+                : trainer_shard_step (t, lr, stop, &r, err));
+    *o = (struct outcome){
+        {r.loss_sum, (double)r.n, r.stop, 0}, r.norm, r.skipped};
     return TRAIN_OK;
 }
 
@@ -364,8 +369,9 @@ train_status_t train_trainer_step (train_trainer_t *t, bool stop,
     double lr = train_schedule_lr (&t->opts.schedule, t->step);
     train_span_t whole = train_trace_begin ("step", "step");
     struct outcome o = {0};
-    train_status_t status = t->gpu ? step_on_gpu (t, lr, stop, &o, err)
-                                   : step_by_parts (t, lr, stop, &o, err);
+    train_status_t status = t->gpu || trainer_shard_serves (t)
+                                ? step_on_gpu (t, lr, stop, &o, err)
+                                : step_by_parts (t, lr, stop, &o, err);
 
     if (status == TRAIN_OK)
         status = count_step (t, o.bad, o.norm, err);

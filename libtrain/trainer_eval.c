@@ -113,8 +113,12 @@ static train_status_t run_pass (train_trainer_t *t, struct eval *e,
     take_rows (e, pass);
     train_decoder_documents (t->decoder, e->starts);
     TRY (train_decoder_dropout (t->decoder, 0, 0, 0, 0, err));
-    TRY (train_decoder_forward (t->decoder, NULL, e->tokens, e->targets,
-                                e->rows, e->seq, &loss, &n, err));
+    if (trainer_shard_serves (t))
+        TRY (trainer_shard_forward (t, e->tokens, e->targets, e->rows, e->seq,
+                                    &loss, &n, err));
+    else
+        TRY (train_decoder_forward (t->decoder, NULL, e->tokens, e->targets,
+                                    e->rows, e->seq, &loss, &n, err));
     if (!mine)
         return TRAIN_OK;
     e->sums[pass] = loss;

@@ -231,7 +231,7 @@ train_status_t trainer_gpu_step (train_trainer_t *t, double lr,
     TRY (gpu_step_end (t->gpu->step, lr, t->opts.clip, 1 / factor, &report,
                        err));
     *ret = (struct trainer_gpu_report){report.loss, report.norm, n,
-                                       report.skipped};
+                                       report.skipped, ret->stop};
     return TRAIN_OK;
 }
 

@@ -32,6 +32,7 @@ struct trainer_gpu_report {
     double loss_sum, norm; /* norm: unscaled, before clipping */
     int64_t n;             /* tokens counted */
     bool skipped;          /* the norm is not finite: nothing was updated */
+    bool stop;             /* some rank asked to (trainer_shard_step) */
 };
 
 /* trainer_gpu_step - passes, norm, update. Counts the update if there is one. */

@@ -80,7 +80,7 @@ static train_status_t search (train_trainer_t *t, struct decoder_look *look,
         if (look->found && f->when == NEVER)
             take (f, t, p, look);
     }
-    TRY (t->gpu ? trainer_gpu_finish (t, err) : fsdp_end (t->fsdp, err));
+    TRY (t->gpu ? trainer_gpu_finish (t, err) : trainer_shard_finish (t, err));
     if (look->found)
         return TRAIN_OK;
     look->when = 0;

@@ -16,9 +16,9 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#include "libtrain/backend.h"
 #include "libtrain/err.h"
 #include "libtrain/trainer.h"
+#include "device.h"
 #include "eval.h"
 #include "metrics.h"
 #include "oom.h"
@@ -28,7 +28,7 @@
 
 struct run {
     const struct settings *set;
-    train_group_t *group;
+    train_group_t *group, *gpus; /* gpus: of backend nccl, or NULL */
     train_data_t *data;
     train_decoder_t *decoder;
     train_trainer_t *trainer;
@@ -113,29 +113,6 @@ static train_status_t open_data (struct run *r, train_error_t *err)
     return status;
 }
 
-/* A rank has one GPU. Several ranks have no way yet to sum what lies there. */
-static train_status_t pick_device (struct run *r,
-                                   train_decoder_config_t *config,
-                                   train_error_t *err)
-{
-    const struct backend_ops *ops;
-    train_status_t status;
-    char where[256];
-
-    if (r->set->device != DEVICE_CUDA)
-        return TRAIN_OK;
-    settings_where (r->set, "run", "device", where, sizeof (where));
-    if (train_group_size (r->group) > 1)
-        return err_set (err, TRAIN_EINVAL,
-                        "%s: cuda serves one rank so far, and there are %d; "
-                        "start one, or use device = cpu",
-                        where, train_group_size (r->group));
-    if ((status = backend_find ("cuda", &ops, err)) != TRAIN_OK)
-        return err_prefix (err, status, "%s (device = cpu would work)", where);
-    config->device = (DLDevice){kDLCUDA, 0};
-    return ops->model (0, r->card, sizeof (r->card), err);
-}
-
 static train_status_t open_model (struct run *r, train_error_t *err)
 {
     train_decoder_config_t config = settings_decoder (r->set);
@@ -143,7 +120,9 @@ static train_status_t open_model (struct run *r, train_error_t *err)
     bool bare = options.strategy == TRAIN_SHARD_GRAD_OP
                 || options.strategy == TRAIN_FULL_SHARD;
 
-    TRY (pick_device (r, &config, err));
+    TRY (device_open (r->set, r->group, &config, r->card, sizeof (r->card),
+                      &r->gpus, err));
+    options.device_group = r->gpus;
     TRY (bare ? train_decoder_create_bare (&config, &r->decoder, err)
               : train_decoder_create (&config, &r->decoder, err));
     TRY (train_trainer_create (&options, r->group, r->data, r->decoder,
@@ -174,7 +153,8 @@ static void say_start (const struct run *r)
     printf ("rv-train " PACKAGE_VERSION ": %d rank%s (%s), device %s, %s\n",
             train_group_size (r->group),
             train_group_size (r->group) == 1 ? "" : "s",
-            train_group_backend (r->group), *r->card ? r->card : "cpu",
+            train_group_backend (r->gpus ? r->gpus : r->group),
+            *r->card ? r->card : "cpu",
             c->dtype == TRAIN_F64    ? "fp64"
             : c->dtype == TRAIN_BF16 ? "bf16"
             : c->dtype == TRAIN_F16  ? "fp16"
@@ -478,6 +458,7 @@ train_status_t run_training (const struct settings *set,
     train_decoder_destroy (r.decoder);
     eval_close (r.eval);
     train_data_close (r.data);
+    train_group_destroy (r.gpus);
     train_group_destroy (r.group);
     return status;
 }

@@ -215,10 +215,6 @@ static int check_served (const struct settings *c, struct rv_error *err)
          "only pretrain and sft are served yet"},
         {c->device == DEVICE_CUDA && c->param == FP64, "run", "device",
          "cuda has no fp64; use fp32, bf16 or fp16, or device = cpu"},
-        {c->device == DEVICE_CUDA && c->strategy >= TRAIN_SHARD_GRAD_OP, "run",
-         "device",
-         "cuda serves strategy = no_shard and ddp so far; use one of them, or "
-         "device = cpu"},
         {c->model_dir, "model", "dir",
          "reading a model from a folder is not served yet; give its sizes"},
         {c->task == TASK_PRETRAIN && strcmp (c->tokenizer, "bytes") != 0,

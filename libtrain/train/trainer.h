@@ -15,10 +15,12 @@
  * max_skips of them in a row are TRAIN_ENONFINITE. With a loss scale
  * (train/scaler.h) its own patience holds instead.
  *
- * A decoder on a GPU, with one rank and nothing sharded, makes its step there:
- * passes, norm, the choice to skip (by the norm alone) and the update are
- * enqueued together, and the host waits once a step. AdamW is on the same GPU.
- * Of BF16 and F16 the masters and moments are F32.
+ * A decoder on a GPU makes its step there: passes, collectives, norm, the choice
+ * to skip (by the norm alone) and the update are enqueued together, and the host
+ * waits once a step. AdamW is on the same GPU. Of BF16 and F16 the masters and
+ * moments are F32. Several ranks, or a sharded model, need two groups then: one
+ * of backend nccl for what lies on the GPUs, and the trainer's own, by which
+ * ranks agree.
  *
  * All calls but those marked local are collective: every rank makes them in
  * the same order. After a failure only destroy is useful. One thread. */
@@ -70,6 +72,10 @@ typedef struct train_trainer_options {
                              create; NULL = not at all */
     double dropout; /* as train_decoder_dropout, in steps alone, by the data's
                        seed; 0 = none */
+    train_group_t *device_group; /* of a GPU, where there are several ranks or
+                             the model is sharded: of backend nccl, on the
+                             decoder's GPU, with the ranks of [group] in their
+                             order; borrowed as that. Else not looked at */
 } train_trainer_options_t;
 
 /* What a step was. */

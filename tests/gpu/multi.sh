@@ -6,7 +6,8 @@
 # steps, at 2 GPUs and at 4 where there are so many
 #
 # usage: multi.sh [bench|step|test], in the build folder, or any with its
-# tests/gpu, tests/bench and rv-train; the library that NCCL is loaded from is on
+# tests/gpu, tests/bench and rv-train (beside test_probe, or where it is installed:
+# that runs it; top_srcdir and top_builddir set: rv-train trains too); the library that NCCL is loaded from is on
 # LD_LIBRARY_PATH. TRAIN_TORCH names PyTorch's training loop, whose rows then
 # stand beside those of step; ROWS takes those rows alone whose name it fits. TAP,
 # and after "#" what the programs print; last line: the sum. Some twelve minutes;
@@ -119,6 +120,7 @@ if [ "$what" = all ] || [ "$what" = test ]; then
         tests 100 "tests/gpu/$program"
         tests 100 "tests/gpu/$program" hosts
     done
+    [ -z "${top_srcdir:-}" ] || tests 400 bash "$top_srcdir/tests/gpu/rv_train_ranks.sh"
     tests 150 tests/gpu/test_copy
     for program in test_probe test_share; do
         tests 60 "tests/gpu/$program"

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * device.c - each rank's GPU
+ *
+ * A task of Slurm often sees its own GPU alone, and then it is GPU 0 whatever
+ * the local rank; else it is the one that the local rank numbers. UUIDs tell
+ * whether two ranks came to share one, which NCCL would not stand. */
+#include "config.h"
+
+#include "device.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libtrain/backend.h"
+#include "libtrain/err.h"
+#include "libtrain/trainer.h"
+
+#define IDENT 64
+
+static train_status_t pick (const train_group_t *group,
+                            const struct backend_ops *ops, int *ret_device,
+                            train_error_t *err)
+{
+    int gpus = 0, local = train_group_local_rank (group);
+
+    TRY (ops->probe (&gpus, err));
+    *ret_device = gpus == 1 ? 0 : local;
+    if (*ret_device < gpus)
+        return TRAIN_OK;
+    return err_set (err, TRAIN_EINVAL,
+                    "%d ranks on this node and %d GPUs; start one rank a GPU",
+                    train_group_local_size (group), gpus);
+}
+
+static train_status_t find_twins (const train_group_t *group,
+                                  const char (*all)[IDENT], train_error_t *err)
+{
+    for (int b = 1; b < train_group_size (group); b++)
+        for (int a = 0; a < b; a++)
+            if (memcmp (all[a], all[b], IDENT) == 0)
+                return err_set (err, TRAIN_EINVAL,
+                                "ranks %d and %d both have GPU %.*s; start one "
+                                "rank a GPU",
+                                a, b, IDENT, all[a]);
+    return TRAIN_OK;
+}
+
+static train_status_t compare (train_group_t *group,
+                               const struct backend_ops *ops, int device,
+                               train_error_t *err)
+{
+    int64_t size = train_group_size (group), one[1] = {IDENT},
+            many[1] = {size * IDENT};
+    char (*all)[IDENT] = calloc ((size_t)size, sizeof (*all));
+    train_tensor_t mine, others;
+    char own[IDENT] = "";
+    train_status_t status;
+
+    if (!all)
+        return err_set (err, TRAIN_ENOMEM, "no memory for names of GPUs");
+    status = ops->ident (device, own, sizeof (own), err);
+    if (status == TRAIN_OK)
+        status = train_tensor_view (&mine, own, TRAIN_U8, 1, one, err);
+    if (status == TRAIN_OK)
+        status = train_tensor_view (&others, all, TRAIN_U8, 1, many, err);
+    status = trainer_agree (group, status, err);
+    if (status == TRAIN_OK)
+        status = train_all_gather (group, &mine.t, &others.t, err);
+    if (status == TRAIN_OK)
+        status = find_twins (group, (const char (*)[IDENT])all, err);
+    free (all);
+    return status;
+}
+
+static train_status_t open_group (const struct settings *set,
+                                  const train_group_t *group, int device,
+                                  train_group_t **ret, train_error_t *err)
+{
+    char name[24];
+    const train_group_options_t o = {
+        .size = sizeof (o), .backend = "nccl", .name = "GPUs", .device = name};
+
+    if (train_group_size (group) == 1 && set->strategy < TRAIN_SHARD_GRAD_OP)
+        return TRAIN_OK;
+    snprintf (name, sizeof (name), "cuda:%d", device);
+    return train_group_create (&o, ret, err);
+}
+
+train_status_t device_open (const struct settings *set, train_group_t *group,
+                            train_decoder_config_t *config, char *card,
+                            size_t size, train_group_t **ret_group,
+                            train_error_t *err)
+{
+    const struct backend_ops *ops;
+    train_status_t status;
+    char where[256];
+    int device = 0;
+
+    if (set->device != DEVICE_CUDA)
+        return TRAIN_OK;
+    settings_where (set, "run", "device", where, sizeof (where));
+    if ((status = backend_find ("cuda", &ops, err)) != TRAIN_OK)
+        err_prefix (err, status, "%s (device = cpu would work)", where);
+    else if ((status = pick (group, ops, &device, err)) != TRAIN_OK)
+        err_prefix (err, status, "%s", where);
+    else
+        status = ops->model (device, card, size, err);
+    TRY (trainer_agree (group, status, err));
+    TRY (compare (group, ops, device, err));
+    config->device = (DLDevice){kDLCUDA, device};
+    return open_group (set, group, device, ret_group, err);
+}

@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_trainer_shard.c - a trainer whose ranks have a made-up GPU each, beside
+ * one on the host: losses, norms, skips by a loss scale, evaluation, and
+ * checkpoints that go on elsewhere
+ *
+ * The decoder's kernels are the host's, and run when the passes' stream has come
+ * to where they stand in it (see test_fsdp_gpu.c). */
+#include "own_dir.h"
+
+#include <math.h>
+#include <unistd.h>
+
+#include <train/trainer.h>
+#include <train/watch.h>
+
+#include "fake_nccl.h"
+#include "group_ranks.h"
+#include "libtrain/decoder_impl.h"
+#include "libtrain/group_impl.h"
+
+#define STEPS 6
+#define HALF  3 /* where it is saved, and gone on from */
+
+static const struct fake_orders no_orders = {.rank = -1};
+static const train_scaler_options_t scaler = {
+    .size = sizeof (scaler), .init = 1 << 21, .interval = 100};
+
+/* The run of one device, and what is asked of the others. */
+static struct {
+    train_dtype_t dtype;
+    train_strategy_t strategy;
+    bool saves, loads;
+    double loss[STEPS], norm[STEPS], eval, bound;
+    bool skipped[STEPS];
+} run;
+
+static const struct fake_gpu {
+    struct decoder_hooks engine;
+    void *passes;
+} none;
+static struct fake_gpu gpu;
+
+static train_trainer_options_t options (train_group_t *gpus)
+{
+    return (train_trainer_options_t){
+        .size = sizeof (train_trainer_options_t),
+        .batch = 5,
+        .micro_batch = 2,
+        .clip = 1,
+        .adamw = {.size = sizeof (train_adamw_options_t),
+                  .beta1 = 0.9,
+                  .beta2 = 0.95,
+                  .eps = 1e-8,
+                  .weight_decay = 0.1},
+        .schedule = {.size = sizeof (train_schedule_t),
+                     .kind = TRAIN_SCHEDULE_COSINE,
+                     .lr = 0.01,
+                     .warmup = 2,
+                     .steps = 20},
+        .strategy = run.strategy,
+        .prefetch = 1,
+        .scaler = run.dtype == TRAIN_F16 ? &scaler : NULL,
+        .device_group = gpus,
+    };
+}
+
+/* A trainer and what it is made of. */
+struct made {
+    train_data_t *data;
+    train_decoder_t *decoder;
+    train_trainer_t *trainer;
+};
+
+static train_status_t parts (struct made *m, train_error_t *err)
+{
+    const train_data_options_t text = {.size = sizeof (text),
+                                       .files = "text",
+                                       .seq = 8,
+                                       .shuffle = true,
+                                       .seed = 3};
+    train_decoder_config_t c = {.size = sizeof (c),
+                                .layers = 2,
+                                .dim = 8,
+                                .heads = 2,
+                                .kv_heads = 1,
+                                .ffn = 24,
+                                .vocab = 256,
+                                .tie = true,
+                                .rope_theta = 10000,
+                                .norm_eps = 1e-5,
+                                .dtype = run.dtype};
+    train_status_t status = train_data_open (&text, &m->data, err);
+
+    if (status == TRAIN_OK)
+        status = run.strategy >= TRAIN_SHARD_GRAD_OP
+                     ? train_decoder_create_bare (&c, &m->decoder, err)
+                     : train_decoder_create (&c, &m->decoder, err);
+    return status;
+}
+
+static void drop (struct made *m)
+{
+    train_trainer_destroy (m->trainer);
+    train_decoder_destroy (m->decoder);
+    train_data_close (m->data);
+}
+
+static void move_arena (const train_decoder_t *d, train_tensor_t *t)
+{
+    size_t bytes = (size_t)train_tensor_bytes (&t->t);
+    void *there;
+
+    if (!t->t.data)
+        return;
+    there = fake_alloc (d->device, bytes);
+    memcpy (there, t->t.data, bytes);
+    free (t->t.data);
+    t->t.data = there;
+    t->t.device = d->config.device;
+}
+
+static train_status_t to_gpu (train_decoder_t *d, int device,
+                              train_error_t *err)
+{
+    train_status_t status = backend_find ("cuda", &d->ops, err);
+
+    fake_clock ();
+    d->device = device;
+    d->config.device = (DLDevice){kDLCUDA, device};
+    if (status == TRAIN_OK)
+        status = d->ops->stream_create (device, &d->stream, err);
+    move_arena (d, &d->weights);
+    move_arena (d, &d->grads);
+    for (size_t u = 0; u < decoder_n_units (d); u++)
+        decoder_set_unit (d, u, NULL, NULL);
+    return status;
+}
+
+/* A kernel comes after what its stream has been given. */
+static train_status_t before (void *arg, size_t unit, bool backward,
+                              train_error_t *err)
+{
+    train_status_t status = gpu.engine.before (arg, unit, backward, err);
+
+    if (status == TRAIN_OK)
+        fake_finish (gpu.passes);
+    return status;
+}
+
+static void hook (train_decoder_t *d)
+{
+    struct decoder_hooks own = d->hooks;
+
+    gpu = none;
+    gpu.engine = d->hooks;
+    gpu.passes = d->stream;
+    own.before = before;
+    decoder_set_hooks (d, &own);
+}
+
+static bool is_near (double x, double y)
+{
+    return fabs (x - y) <= run.bound * fabs (y);
+}
+
+static void compare (const train_metrics_t *m, int s, char *text, size_t size)
+{
+    bool same = is_near (m->loss, run.loss[s]) && m->skipped == run.skipped[s]
+                && m->stop == (s == 1)
+                && (m->skipped || is_near (m->grad_norm, run.norm[s]));
+
+    if (!same && !text[0])
+        snprintf (text, size,
+                  "step %d: loss %.9g, not %.9g; norm %.9g, not %.9g; skipped "
+                  "%d, not %d; stop %d",
+                  s, m->loss, run.loss[s], m->grad_norm, run.norm[s],
+                  m->skipped, run.skipped[s], m->stop);
+}
+
+static train_status_t evaluate (const struct made *m, double *ret,
+                                train_error_t *err)
+{
+    const train_eval_options_t o = {
+        .size = sizeof (o), .data = m->data, .samples = 5, .rows = 2};
+    train_eval_t got = {0};
+    train_status_t status = train_trainer_eval (m->trainer, &o, &got, err);
+
+    *ret = got.loss;
+    return status;
+}
+
+/* The steps that are left and an evaluation; what differs goes to [text]. */
+static train_status_t take_steps (const struct made *m, bool asks, char *text,
+                                  size_t size, train_error_t *err)
+{
+    double loss = 0;
+    train_status_t status = TRAIN_OK;
+
+    for (int s = (int)train_trainer_steps (m->trainer);
+         s < STEPS && status == TRAIN_OK; s++) {
+        train_metrics_t got = {0};
+
+        status = train_trainer_step (m->trainer, asks && s == 1, &got, err);
+        if (status == TRAIN_OK)
+            compare (&got, s, text, size);
+        if (status == TRAIN_OK && run.saves && s + 1 == HALF)
+            status = train_trainer_save (m->trainer, "ckpt", 1, err);
+    }
+    if (status == TRAIN_OK)
+        status = evaluate (m, &loss, err);
+    if (status == TRAIN_OK && !is_near (loss, run.eval) && !text[0])
+        snprintf (text, size, "evaluation %.9g, not %.9g", loss, run.eval);
+    return status;
+}
+
+static train_status_t begin (struct made *m, train_group_t *host,
+                             train_group_t *gpus, train_error_t *err)
+{
+    train_trainer_options_t o = options (gpus);
+    train_status_t status = parts (m, err);
+
+    if (status == TRAIN_OK)
+        status = to_gpu (m->decoder, gpus->where.device, err);
+    if (status == TRAIN_OK)
+        status = train_trainer_create (&o, host, m->data, m->decoder,
+                                       &m->trainer, err);
+    if (status != TRAIN_OK)
+        return status;
+    hook (m->decoder);
+    return run.loads ? train_trainer_load (m->trainer, "ckpt", err)
+                     : train_trainer_init (m->trainer, 3, err);
+}
+
+static void body (struct job *job, int rank, train_group_t *gpus)
+{
+    const train_group_options_t o = {.size = sizeof (o), .backend = "host"};
+    struct seen *seen = &job->shared->seen[rank];
+    train_group_t *host = NULL;
+    struct made m = {0};
+    char unused[200] = "";
+
+    seen->status = train_group_create (&o, &host, &seen->err);
+    if (seen->status == TRAIN_OK)
+        seen->status = begin (&m, host, gpus, &seen->err);
+    if (seen->status == TRAIN_OK)
+        seen->status = take_steps (&m, rank == job->size - 1, seen->note,
+                                   sizeof (seen->note), &seen->err);
+    if (seen->status == TRAIN_OK)
+        seen->status = train_trainer_unused (m.trainer, unused, sizeof (unused),
+                                             &seen->err);
+    if (unused[0])
+        note (job, rank, unused, 0, 0, 0);
+    drop (&m);
+    train_group_destroy (host);
+}
+
+static void run_on (const char *layout)
+{
+    struct job job = {.layout = layout, .body = body, .backend = "nccl"};
+
+    fake_open (&no_orders);
+    run_job (&job);
+    for (int r = 0; r < job.size; r++)
+        if (job.shared->seen[r].note[0] || job.shared->seen[r].status)
+            fail_msg ("%s rank %d, strategy %d, %s: %s %s", layout, r,
+                      (int)run.strategy, train_dtype_name (run.dtype),
+                      job.shared->seen[r].note, job.shared->seen[r].err.text);
+    want_ok (&job);
+    free_job (&job);
+    fake_close ();
+}
+
+/* One host's, which the ranks read when they are forked. */
+static void reference (train_dtype_t dtype, double bound)
+{
+    train_group_t *group = NULL;
+    train_trainer_options_t o;
+    struct made m = {0};
+
+    run.dtype = dtype;
+    run.bound = bound;
+    run.strategy = TRAIN_NO_SHARD;
+    unsetenv ("RANK");
+    setenv ("RV_BOOT", "single", 1);
+    assert_int_equal (train_group_create (NULL, &group, NULL), 0);
+    assert_int_equal (parts (&m, NULL), 0);
+    o = options (NULL);
+    assert_int_equal (
+        train_trainer_create (&o, group, m.data, m.decoder, &m.trainer, NULL),
+        0);
+    assert_int_equal (train_trainer_init (m.trainer, 3, NULL), 0);
+    for (int s = 0; s < STEPS; s++) {
+        train_metrics_t got;
+
+        assert_int_equal (train_trainer_step (m.trainer, false, &got, NULL), 0);
+        run.loss[s] = got.loss;
+        run.norm[s] = got.grad_norm;
+        run.skipped[s] = got.skipped;
+    }
+    assert_int_equal (evaluate (&m, &run.eval, NULL), 0);
+    drop (&m);
+    train_group_destroy (group);
+    unsetenv ("RV_BOOT");
+}
+
+static void test_float (void **state)
+{
+    static const char *const layout[] = {"aa", "aba", "aab", "aabb"};
+
+    (void)state;
+    reference (TRAIN_F32, 1e-4);
+    for (int s = TRAIN_NO_SHARD; s <= TRAIN_FULL_SHARD; s++) {
+        run.strategy = (train_strategy_t)s;
+        run_on (layout[s]);
+    }
+    run_on ("a"); /* sharded among one */
+}
+
+/* The scale is too large at first: all skip, and agree on when not to. */
+static void test_scale (void **state)
+{
+    (void)state;
+    reference (TRAIN_F16, 5e-3);
+    assert_true (run.skipped[0]);
+    assert_false (run.skipped[STEPS - 1]);
+    run.strategy = TRAIN_FULL_SHARD;
+    run_on ("aab");
+    run.strategy = TRAIN_DDP;
+    run_on ("aa");
+}
+
+/* Saved by two, gone on with by three of another strategy. */
+static void test_go_on (void **state)
+{
+    (void)state;
+    reference (TRAIN_BF16, 5e-3);
+    run.saves = true;
+    run.strategy = TRAIN_FULL_SHARD;
+    run_on ("aa");
+    run.saves = false;
+    run.loads = true;
+    run.strategy = TRAIN_DDP;
+    run_on ("aba");
+    run.strategy = TRAIN_SHARD_GRAD_OP;
+    run_on ("a");
+    run.loads = false;
+}
+
+/* Without a group that can move what lies on a GPU. */
+static void lonely (struct job *job, int rank, train_group_t *gpus)
+{
+    struct seen *seen = &job->shared->seen[rank];
+    train_trainer_options_t o = options (NULL);
+    struct made m = {0};
+
+    seen->status = parts (&m, &seen->err);
+    if (seen->status == TRAIN_OK)
+        seen->status = to_gpu (m.decoder, gpus->where.device, &seen->err);
+    if (seen->status == TRAIN_OK)
+        seen->status = train_trainer_create (&o, gpus, m.data, m.decoder,
+                                             &m.trainer, &seen->err);
+    drop (&m);
+}
+
+static void test_no_group (void **state)
+{
+    struct job job = {.layout = "a", .body = lonely, .backend = "nccl"};
+
+    (void)state;
+    run.dtype = TRAIN_F32;
+    run.strategy = TRAIN_FULL_SHARD;
+    fake_open (&no_orders);
+    run_job (&job);
+    want (&job, "", TRAIN_EINVAL, "needs device_group");
+    free_job (&job);
+    fake_close ();
+}
+
+static int set_up (void **state)
+{
+    FILE *f;
+
+    if (make_dir (state) < 0 || chdir (dir) < 0 || !(f = fopen ("text", "we")))
+        return -1;
+    for (int i = 0; i < 40; i++)
+        if (fprintf (f, "The quick brown fox number %03d jumps over.\n", i) < 0)
+            return -1;
+    return fclose (f);
+}
+
+static int tear_down (void **state)
+{
+    return chdir ("/") || remove_dir (state);
+}
+
+int main (void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test (test_float),
+        cmocka_unit_test (test_scale),
+        cmocka_unit_test (test_go_on),
+        cmocka_unit_test (test_no_group),
+    };
+
+    return cmocka_run_group_tests (tests, set_up, tear_down);
+}
