@@ -346,11 +346,15 @@ void kern_accumulate_bf16_cuda (float *sum, const uint16_t *x, size_t n,
  *   entropy   (N) written, of softmax (z / temperature); NULL = not wanted
  *   targets   (N) in 0..V-1, or negative: the row is ignored
  *   dlogp     (N) dL / d logp, e.g. -1 / tokens for the cross-entropy
- * Logits may be -Inf, as masked ones are. f32 inside: logp within 2e-6 of 1 plus
+ * Logits may be -Inf, as masked ones are. f32 inside, but f64's: logp within 2e-6 of 1 plus
  * the largest |z / temperature|; the gradient, as far from right before it is
  * rounded once, relative to dlogp. The target is one that the row has. */
 void kern_logprob_f32_host (float *logits, float *logp, float *entropy,
                             const int32_t *targets, const float *dlogp,
+                            size_t N, size_t V, double inv_temperature,
+                            void *stream);
+void kern_logprob_f64_host (double *logits, double *logp, double *entropy,
+                            const int32_t *targets, const double *dlogp,
                             size_t N, size_t V, double inv_temperature,
                             void *stream);
 void kern_logprob_f16_host (uint16_t *logits, float *logp, float *entropy,

@@ -71,9 +71,9 @@ struct kern_ops {
     void (*draw) (int32_t *ids, float *logp, const void *logits,
                   const int32_t *text, const int32_t *at, size_t N, size_t V,
                   double heat, uint64_t seed, void *stream);
-    /* NULL in f64's */
-    void (*logprob) (void *logits, float *logp, float *entropy,
-                     const int32_t *targets, const float *dlogp, size_t N,
+    /* logp, entropy and dlogp are of [real] */
+    void (*logprob) (void *logits, void *logp, void *entropy,
+                     const int32_t *targets, const void *dlogp, size_t N,
                      size_t V, double inv_temperature, void *stream);
     /* cols.h */
     void (*cols_add) (void *y, const void *x, size_t N, size_t W, size_t pitch,

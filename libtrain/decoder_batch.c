@@ -180,6 +180,7 @@ train_status_t decoder_take_ids (train_decoder_t *m, const int32_t *tokens,
     size_t N = (size_t)m->B * (size_t)m->T;
     int64_t counted = 0;
 
+    m->inv_t = 0;
     TRY (check_ids (m, "token", tokens, 0, err));
     if (targets)
         TRY (check_ids (m, "target", targets, -1, err));

@@ -233,6 +233,23 @@ static train_status_t op_logits_loss (train_decoder_t *m, void *logits,
     return TRAIN_OK;
 }
 
+static train_status_t op_head_logprob (train_decoder_t *m, void *logp,
+                                       void *entropy, void *dh, void *dw,
+                                       const void *w, const void *dlogp,
+                                       double inv_t, train_error_t *err)
+{
+    struct engine *e = m->engine;
+    char why[GEMM_LT_WHY] = "";
+
+    return of_gemm (
+        linear_logprob (e->gemm, logp, entropy, dh, dw,
+                        decoder_act (m, m->layout.norm_f, 0), w, m->targets,
+                        dlogp, e->dtype, (size_t)m->B * (size_t)m->T, m->dims.C,
+                        m->dims.V, inv_t, decoder_act (m, m->layout.logits, 0),
+                        m->stream, why),
+        why, err);
+}
+
 static train_status_t op_choices (const train_decoder_t *m, void **ret,
                                   size_t *ret_bytes, train_error_t *err)
 {
@@ -274,6 +291,7 @@ const struct decoder_work decoder_work_cuda = {
     .head_scratch = op_head_scratch,
     .head_loss = op_head_loss,
     .logits_loss = op_logits_loss,
+    .head_logprob = op_head_logprob,
     .choices = op_choices,
     .take_choices = op_take_choices,
 };

@@ -16,18 +16,17 @@ static size_t rows (const train_decoder_t *m)
     return (size_t)m->B * (size_t)m->T;
 }
 
-static size_t head_unit (const train_decoder_t *m)
+size_t decoder_head_unit (const train_decoder_t *m)
 {
     return m->config.tie ? 0 : m->dims.L + 1;
 }
 
 static const void *head_weight (const train_decoder_t *m)
 {
-    return decoder_weight (m, head_unit (m), m->head);
+    return decoder_weight (m, decoder_head_unit (m), m->head);
 }
 
-/* Needs unit L + 1. */
-static void last_norm (train_decoder_t *m)
+void decoder_last_norm (train_decoder_t *m)
 {
     const struct decoder_dims *d = &m->dims;
     const struct decoder_acts *a = &m->layout;
@@ -42,10 +41,10 @@ static train_status_t all_logits (train_decoder_t *m, void *logits,
                                   train_error_t *err)
 {
     const struct decoder_dims *d = &m->dims;
-    size_t last = d->L + 1, head = head_unit (m);
+    size_t last = d->L + 1, head = decoder_head_unit (m);
 
     TRY (decoder_enter (m, last, false, err));
-    last_norm (m);
+    decoder_last_norm (m);
     if (head != last)
         TRY (decoder_turn (m, last, head, false, err));
     TRY (m->work->linear (m, logits, ACT (norm_f), head_weight (m), rows (m),
@@ -85,10 +84,10 @@ static void whole_loss_bwd (train_decoder_t *m, void *logits, double scale)
 static train_status_t forward_pieces (train_decoder_t *m, bool loss,
                                       train_error_t *err)
 {
-    size_t last = m->dims.L + 1, head = head_unit (m);
+    size_t last = m->dims.L + 1, head = decoder_head_unit (m);
 
     TRY (decoder_enter (m, last, false, err));
-    last_norm (m);
+    decoder_last_norm (m);
     if (!loss)
         return decoder_leave (m, last, false, err);
     if (head != last)
@@ -120,8 +119,9 @@ static train_status_t head_bwd (train_decoder_t *m, double scale,
                                 train_error_t *err)
 {
     const struct decoder_dims *d = &m->dims;
-    void *dw =
-        d->lora.rank > 0 ? NULL : decoder_grad (m, head_unit (m), m->head);
+    void *dw = d->lora.rank > 0
+                   ? NULL
+                   : decoder_grad (m, decoder_head_unit (m), m->head);
     size_t N = rows (m);
 
     if (!m->layout.whole)
@@ -135,7 +135,7 @@ static train_status_t head_bwd (train_decoder_t *m, double scale,
                                err);
 }
 
-static train_status_t last_norm_bwd (train_decoder_t *m, train_error_t *err)
+train_status_t decoder_last_norm_bwd (train_decoder_t *m, train_error_t *err)
 {
     const struct decoder_dims *d = &m->dims;
     size_t last = d->L + 1;
@@ -150,7 +150,7 @@ static train_status_t last_norm_bwd (train_decoder_t *m, train_error_t *err)
 train_status_t decoder_step (train_decoder_t *m, double scale,
                              train_error_t *err)
 {
-    size_t last = m->dims.L + 1, head = head_unit (m);
+    size_t last = m->dims.L + 1, head = decoder_head_unit (m);
     bool whole = m->layout.whole;
 
     TRY (decoder_body (m, err));
@@ -167,6 +167,6 @@ train_status_t decoder_step (train_decoder_t *m, double scale,
         TRY (decoder_turn (m, head, last, true, err));
         TRY (decoder_clear_unit (m, last, err));
     }
-    TRY (last_norm_bwd (m, err));
+    TRY (decoder_last_norm_bwd (m, err));
     return decoder_body_bwd (m, err);
 }

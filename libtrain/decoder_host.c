@@ -118,6 +118,33 @@ static train_status_t op_logits_loss (train_decoder_t *m, void *logits,
     return TRAIN_OK;
 }
 
+/* A chunk at a time, as kern_linear_ce does it. */
+static train_status_t op_head_logprob (train_decoder_t *m, void *logp,
+                                       void *entropy, void *dh, void *dw,
+                                       const void *w, const void *dlogp,
+                                       double inv_t, train_error_t *err)
+{
+    size_t N = (size_t)m->B * (size_t)m->T, C = m->dims.C, V = m->dims.V;
+    size_t most = kern_linear_ce_scratch (V) / V, wide = C * m->kern->elem_size;
+    char *logits = decoder_act (m, m->layout.logits, 0);
+    const char *h = decoder_act (m, m->layout.norm_f, 0);
+
+    (void)err;
+    for (size_t from = 0; from < N; from += most) {
+        size_t n = N - from < most ? N - from : most;
+
+        m->kern->matmul_fwd (logits, h + from * wide, w, n, C, V, NULL);
+        m->kern->logprob (
+            logits, (float *)logp + from,
+            entropy ? (float *)entropy + from : NULL, m->targets + from,
+            dlogp ? (const float *)dlogp + from : NULL, n, V, inv_t, NULL);
+        if (dlogp)
+            m->kern->matmul_bwd ((char *)dh + from * wide, dw, logits,
+                                 h + from * wide, w, n, C, V, NULL);
+    }
+    return TRAIN_OK;
+}
+
 const struct decoder_work decoder_work_host = {
     .prepare = op_prepare,
     .destroy = op_destroy,
@@ -129,4 +156,5 @@ const struct decoder_work decoder_work_host = {
     .head_scratch = op_head_scratch,
     .head_loss = op_head_loss,
     .logits_loss = op_logits_loss,
+    .head_logprob = op_head_logprob,
 };

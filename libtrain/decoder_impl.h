@@ -113,16 +113,24 @@ struct decoder_work {
                                      const void *lse, const void *qkv,
                                      train_error_t *err);
     /* head_scratch - bytes at layout.logits that these two want for N rows.
-   * head_loss - of norm_f's rows through the head [w], added to m->sum.
-   *   dh, dw   (N,C) written, (V,C) added to; unless [scale] is 0
-   * logits_loss - of whole logits, which stay; added to m->sum.
-   * Not for f32 and f64 on the host. */
+     * head_loss - of norm_f's rows through the head [w], added to m->sum.
+     *   dh, dw   (N,C) written, (V,C) added to; unless [scale] is 0
+     * logits_loss - of whole logits, which stay; added to m->sum.
+     * head_logprob - of norm_f's rows through the head [w], with logits times
+     * [inv_t].
+     *   logp, entropy   (N) of [real], written; entropy NULL = not wanted
+     *   dlogp    (N) of [real]; NULL: no gradient, else dh and dw are as above
+     * Not for f32 and f64 on the host. */
     size_t (*head_scratch) (const struct train_decoder *m, size_t N);
     train_status_t (*head_loss) (struct train_decoder *m, void *dh, void *dw,
                                  const void *w, double scale,
                                  train_error_t *err);
     train_status_t (*logits_loss) (struct train_decoder *m, void *logits,
                                    train_error_t *err);
+    train_status_t (*head_logprob) (struct train_decoder *m, void *logp,
+                                    void *entropy, void *dh, void *dw,
+                                    const void *w, const void *dlogp,
+                                    double inv_t, train_error_t *err);
     /* What decoder_choices and decoder_take_choices do; NULL: nothing. */
     train_status_t (*choices) (const struct train_decoder *m, void **ret,
                                size_t *ret_bytes, train_error_t *err);
@@ -197,6 +205,7 @@ struct train_decoder {
     const int32_t *documents; /* of the next passes, the caller's */
     bool docs;                /* the layout has room for them */
     struct decoder_dropout dropout;
+    double inv_t; /* of decoder_logps, whose backward may follow; 0: may not */
     struct decoder_ids {
         int32_t *pinned; /* (3,N): tokens, targets, starts */
         size_t bytes;
@@ -355,6 +364,22 @@ size_t decoder_lendable (const train_decoder_t *decoder);
 train_status_t decoder_clear_unit (train_decoder_t *decoder, size_t unit,
                                    train_error_t *err);
 
+/* decoder_logps - the forward of the batch whose ids and targets are in place.
+ *   logp, entropy   (N) of the kernels' [real] and the decoder's memory,
+ *                   written; 0 where the target is none. entropy NULL = not
+ *                   wanted
+ * decoder_logps_bwd - the backward, when no other pass was made in between:
+ * gradients are added to the arena, or written where they are spent.
+ * TRAIN_ESTATE: one was.
+ *   dlogp   (N) of the same memory: d loss / d logp
+ *   logp    (N) a place to work in, on the device; it may be that of before
+ * Both enqueue on a GPU. Errors of the passes. */
+train_status_t decoder_logps (train_decoder_t *decoder, void *logp,
+                              void *entropy, double temperature,
+                              train_error_t *err);
+train_status_t decoder_logps_bwd (train_decoder_t *decoder, const void *dlogp,
+                                  void *logp, train_error_t *err);
+
 /* decoder_choices - which algorithms the products of a deterministic decoder
  * have, for a checkpoint.
  *   ret   malloc'ed bytes; NULL: there are none
@@ -444,7 +469,10 @@ train_status_t decoder_turn (train_decoder_t *decoder, size_t from, size_t to,
  *   to grads.
  * decoder_body, decoder_body_bwd - of these, the embedding and the blocks; the
  *   stream's gradient is in dx.
- * decoder_rope - fill the tables of cosines and sines for the layout. */
+ * decoder_rope - fill the tables of cosines and sines for the layout.
+ * decoder_head_unit - where the head's weights are.
+ * decoder_last_norm - to norm_f; needs unit L + 1. decoder_last_norm_bwd - from
+ *   tmp to dx; leaves that unit. */
 train_status_t decoder_forward (train_decoder_t *decoder, void *logits,
                                 bool loss, train_error_t *err);
 train_status_t decoder_step (train_decoder_t *decoder, double scale,
@@ -452,6 +480,10 @@ train_status_t decoder_step (train_decoder_t *decoder, double scale,
 train_status_t decoder_body (train_decoder_t *decoder, train_error_t *err);
 train_status_t decoder_body_bwd (train_decoder_t *decoder, train_error_t *err);
 train_status_t decoder_rope (train_decoder_t *decoder, train_error_t *err);
+size_t decoder_head_unit (const train_decoder_t *decoder);
+void decoder_last_norm (train_decoder_t *decoder);
+train_status_t decoder_last_norm_bwd (train_decoder_t *decoder,
+                                      train_error_t *err);
 
 /* decoder_rope_check - TRAIN_EINVAL names the field of config->rope that is
  * wrong. head_dim is set.

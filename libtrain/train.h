@@ -20,6 +20,7 @@
 #include <train/generate.h>
 #include <train/prompts.h>
 #include <train/reward.h>
+#include <train/policy.h>
 #include <train/scaler.h>
 #include <train/schedule.h>
 #include <train/tokenizer.h>

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_policy.c - log-probabilities against a log-softmax of the logits, and the
+ * gradient through them against central differences in f64 */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <train/policy.h>
+
+#include "decoder_impl.h"
+
+enum { B = 2, T = 5, N = B * T, V = 11 };
+#define HEAT 0.7
+
+static const int32_t tokens[N] = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3};
+static const int32_t targets[N] = {-1, 4, 1, 5, -1, 2, 6, 5, 3, -1};
+
+static train_decoder_t *make (train_dtype_t dtype, bool tie,
+                              train_recompute_t recompute)
+{
+    const train_decoder_config_t c = {
+        .size = sizeof (c),
+        .layers = 2,
+        .dim = 12,
+        .heads = 2,
+        .kv_heads = 1,
+        .ffn = 7,
+        .vocab = V,
+        .tie = tie,
+        .rope_theta = 100,
+        .norm_eps = 1e-5,
+        .dtype = dtype,
+        .recompute = recompute,
+    };
+    train_decoder_t *m = NULL;
+    train_error_t err = {0};
+
+    if (train_decoder_create (&c, &m, &err) != TRAIN_OK)
+        fail_msg ("%s", err.text);
+    return m;
+}
+
+/* Weights of a policy that prefers some tokens, all but the rounding alike. */
+static void fill (train_decoder_t *m)
+{
+    train_decoder_t *wide =
+        make (TRAIN_F64, m->config.tie, m->config.recompute);
+    double *w = train_decoder_weights (wide)->data;
+    void *to = train_decoder_weights (m)->data;
+
+    train_decoder_init (wide, 7);
+    for (size_t i = 0; i < train_decoder_numel (m); i++) {
+        float f;
+        uint32_t bits;
+
+        w[i] *= (w[i] == 1.0 ? 1 : 15) * (1 + 0.1 * sin ((double)i));
+        f = (float)w[i];
+        memcpy (&bits, &f, sizeof (bits));
+        if (m->config.dtype == TRAIN_F64)
+            ((double *)to)[i] = w[i];
+        else if (m->config.dtype == TRAIN_F32)
+            ((float *)to)[i] = f;
+        else
+            ((uint16_t *)to)[i] =
+                (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+    }
+    train_decoder_destroy (wide);
+}
+
+/* What the two calls compute, from whole logits. */
+static void by_logits (train_decoder_t *m, double *logp, double *entropy)
+{
+    double logits[N * V], loss;
+    int64_t n;
+
+    assert_int_equal (train_decoder_forward (m, logits, tokens, targets, B, T,
+                                             &loss, &n, NULL),
+                      TRAIN_OK);
+    for (int r = 0; r < N; r++) {
+        double sum = 0, nats = 0;
+
+        for (int v = 0; v < V; v++)
+            sum += exp (logits[r * V + v] / HEAT);
+        for (int v = 0; v < V; v++) {
+            double l = logits[r * V + v] / HEAT - log (sum);
+
+            nats -= exp (l) * l;
+            if (v == targets[r])
+                logp[r] = l;
+        }
+        entropy[r] = targets[r] < 0 ? 0 : nats;
+        logp[r] = targets[r] < 0 ? 0 : logp[r];
+    }
+}
+
+static void test_values (void **state)
+{
+    train_decoder_t *m = make (TRAIN_F64, true, TRAIN_RECOMPUTE_NOTHING);
+    double want[N], nats[N];
+    float logp[N], entropy[N];
+
+    (void)state;
+    fill (m);
+    by_logits (m, want, nats);
+    assert_int_equal (train_decoder_logps (logp, entropy, m, tokens, targets, B,
+                                           T, HEAT, NULL),
+                      TRAIN_OK);
+    for (int r = 0; r < N; r++)
+        if (fabs ((double)logp[r] - want[r]) > 2e-6
+            || fabs ((double)entropy[r] - nats[r]) > 2e-6)
+            fail_msg ("row %d: %g of %g, entropy %g of %g", r, (double)logp[r],
+                      want[r], (double)entropy[r], nats[r]);
+    train_decoder_destroy (m);
+}
+
+/* A loss that is no sum of log-probabilities: each has a slope of its own. */
+static double loss_of (train_decoder_t *m, double *slopes)
+{
+    double logp[N], entropy[N], loss = 0;
+
+    assert_int_equal (decoder_prepare (m, B, T, NULL), TRAIN_OK);
+    assert_int_equal (decoder_take_ids (m, tokens, targets, NULL, NULL),
+                      TRAIN_OK);
+    assert_int_equal (decoder_logps (m, logp, entropy, HEAT, NULL), TRAIN_OK);
+    for (int r = 0; r < N; r++) {
+        loss += (targets[r] < 0 ? 0 : r - 4.5) * sin (logp[r]);
+        if (slopes)
+            slopes[r] = targets[r] < 0 ? NAN : (r - 4.5) * cos (logp[r]);
+    }
+    return loss;
+}
+
+static void check_param (train_decoder_t *m, const train_param_t *p)
+{
+    const double h = 1e-5;
+    double *w = train_decoder_weights (m)->data;
+    double *g = train_decoder_grads (m)->data, diff = 0, norm = 0;
+
+    for (size_t e = p->offset; e < p->offset + p->count; e++) {
+        double keep = w[e], up, want;
+
+        w[e] = keep + h;
+        up = loss_of (m, NULL);
+        w[e] = keep - h;
+        want = (up - loss_of (m, NULL)) / (2 * h);
+        w[e] = keep;
+        diff += (g[e] - want) * (g[e] - want);
+        norm += want * want;
+    }
+    /* h^2 of the third derivative and 1e-16 / h of the loss, with room */
+    if (!(sqrt (diff) <= 2e-7 * sqrt (norm)) || norm == 0)
+        fail_msg ("%s: error %g of %g", p->name, sqrt (diff), sqrt (norm));
+}
+
+static void check_gradient (bool tie, train_recompute_t recompute)
+{
+    train_decoder_t *m = make (TRAIN_F64, tie, recompute);
+    double slopes[N], work[N];
+
+    fill (m);
+    loss_of (m, slopes);
+    assert_int_equal (decoder_logps_bwd (m, slopes, work, NULL), TRAIN_OK);
+    for (size_t i = 0; i < train_decoder_n_params (m); i++)
+        check_param (m, train_decoder_param (m, i));
+    train_decoder_destroy (m);
+}
+
+static void test_gradient (void **state)
+{
+    (void)state;
+    check_gradient (true, TRAIN_RECOMPUTE_NOTHING);
+    check_gradient (false, TRAIN_RECOMPUTE_CHEAP);
+    check_gradient (true, TRAIN_RECOMPUTE_BLOCKS);
+}
+
+/* The public way, whose floats alone make the difference. */
+static double *gradient (train_dtype_t dtype, float *logp)
+{
+    train_decoder_t *m = make (dtype, true, TRAIN_RECOMPUTE_NOTHING);
+    double *ret = calloc (train_decoder_numel (m), sizeof (*ret));
+    float slopes[N];
+    const void *g = train_decoder_grads (m)->data;
+
+    assert_non_null (ret);
+    fill (m);
+    for (int twice = 0; twice < 2; twice++) { /* the second is added */
+        assert_int_equal (train_decoder_logps (logp, NULL, m, tokens, targets,
+                                               B, T, HEAT, NULL),
+                          TRAIN_OK);
+        for (int r = 0; r < N; r++)
+            slopes[r] = targets[r] < 0 ? NAN : (float)(r - 4.5) * 0.5f;
+        assert_int_equal (train_decoder_policy_backward (m, slopes, NULL),
+                          TRAIN_OK);
+    }
+    for (size_t i = 0; i < train_decoder_numel (m); i++)
+        ret[i] = dtype == TRAIN_F64 ? ((const double *)g)[i]
+                                    : (double)((const float *)g)[i];
+    train_decoder_destroy (m);
+    return ret;
+}
+
+static void test_dtypes (void **state)
+{
+    static const struct {
+        train_dtype_t dtype;
+        double logp, grad; /* 2^-24 and 2^-9 times the depth of sums */
+    } kinds[] = {{TRAIN_F32, 1e-5, 1e-5}, {TRAIN_BF16, 0.2, 0.05}};
+    size_t numel;
+    float want_logp[N], logp[N];
+    double *want = gradient (TRAIN_F64, want_logp);
+    train_decoder_t *m = make (TRAIN_F64, true, TRAIN_RECOMPUTE_NOTHING);
+
+    (void)state;
+    numel = train_decoder_numel (m);
+    train_decoder_destroy (m);
+    for (size_t k = 0; k < 2; k++) {
+        double *got = gradient (kinds[k].dtype, logp), diff = 0, norm = 0;
+
+        for (int r = 0; r < N; r++)
+            assert_true (fabs ((double)(logp[r] - want_logp[r]))
+                         <= kinds[k].logp);
+        for (size_t i = 0; i < numel; i++) {
+            diff += (got[i] - want[i]) * (got[i] - want[i]);
+            norm += want[i] * want[i];
+        }
+        if (!(sqrt (diff) <= kinds[k].grad * sqrt (norm)) || norm == 0)
+            fail_msg ("dtype %d: error %g of %g", kinds[k].dtype, sqrt (diff),
+                      sqrt (norm));
+        free (got);
+    }
+    free (want);
+}
+
+static void test_refusals (void **state)
+{
+    train_decoder_t *m = make (TRAIN_F32, true, TRAIN_RECOMPUTE_NOTHING);
+    float logp[N], slopes[N] = {0};
+    train_error_t err = {0};
+    double loss;
+    int64_t n;
+
+    (void)state;
+    fill (m);
+    assert_int_equal (train_decoder_policy_backward (m, slopes, &err),
+                      TRAIN_ESTATE);
+    assert_int_equal (
+        train_decoder_logps (logp, NULL, m, tokens, targets, B, T, 0, &err),
+        TRAIN_EINVAL);
+    assert_string_equal (err.text, "logps: temperature 0 is not above 0");
+    assert_int_equal (
+        train_decoder_logps (logp, NULL, m, tokens, targets, B, T, 1, &err),
+        TRAIN_OK);
+    assert_int_equal (
+        train_decoder_forward (m, NULL, tokens, targets, B, T, &loss, &n, &err),
+        TRAIN_OK);
+    assert_int_equal (train_decoder_policy_backward (m, slopes, &err),
+                      TRAIN_ESTATE);
+    assert_string_equal (err.text,
+                         "policy: no log-probabilities were made right before");
+    train_decoder_destroy (m);
+}
+
+int main (void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test (test_values),
+        cmocka_unit_test (test_gradient),
+        cmocka_unit_test (test_dtypes),
+        cmocka_unit_test (test_refusals),
+    };
+
+    return cmocka_run_group_tests (tests, NULL, NULL);
+}
