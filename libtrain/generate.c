@@ -33,9 +33,10 @@ static train_status_t check_options (const train_generate_options_t *o,
                         "generate: top_k is %d, top_p %g and min_p %g: must be "
                         "0 or above, and within 0 and 1",
                         o->top_k, o->top_p, o->min_p);
-    if (o->group < 0)
+    if (o->group < 0 || o->first < 0)
         return err_set (err, TRAIN_EINVAL,
-                        "generate: group is %d: must be 0 or above", o->group);
+                        "generate: group is %d and first %d: must be 0 or above",
+                        o->group, o->first);
     if (!(o->repetition >= 0) || !isfinite (o->repetition))
         return err_set (err, TRAIN_EINVAL,
                         "generate: repetition is %g: must be 0 or above",
@@ -129,7 +130,8 @@ static int32_t draw_row (struct run *r, const void *logits, size_t i, int b,
         discourage (r, b);
     id = generate_draw (
         r->row, r->p, r->order, r->V, r->o,
-        draw_chance (r->o->seed, (uint32_t)b, (uint32_t)pos + 1));
+        draw_chance (r->o->seed, (uint32_t)(r->o->first + b),
+                     (uint32_t)pos + 1));
     if (r->o->ret_logp && id >= 0) {
         widen (r, logits, i); /* as it was */
         *logp = generate_logp (r->row, r->V, r->o->temperature, id);
@@ -179,7 +181,7 @@ static train_status_t draw_all (struct run *r, size_t N, size_t M, bool step,
     for (size_t i = 0; i < alive; i++) {
         float logp = r->plain ? drawn.logp[i] : 0;
         int32_t id = r->plain ? drawn.ids[i]
-                              : draw_row (r, logits, i, rows.text[i],
+                              : draw_row (r, logits, i, r->text[r->drawer[i]],
                                           rows.pos[i], &logp);
 
         TRY (take (r, (size_t)r->drawer[i], id, logp, err));
@@ -219,7 +221,7 @@ static void end_prompt (struct run *r, size_t s, size_t i, struct kv_rows *rows,
         if (f != s && (r->text[f] < 0 || r->lead[f] != (int)s))
             continue;
         rows->last[*ends] = (int32_t)i;
-        rows->text[*ends] = r->text[f];
+        rows->text[*ends] = r->o->first + r->text[f];
         rows->pos[*ends] = rows->at[i];
         r->drawer[(*ends)++] = (int)f;
         if (f == s)
@@ -327,7 +329,7 @@ static void fill_step (struct run *r, size_t N)
             continue;
         rows.tokens[i] = token_of (r, b, r->fed[s]);
         rows.slot[i] = (int32_t)s;
-        rows.text[i] = b;
+        rows.text[i] = r->o->first + b;
         rows.last[i] = (int32_t)i;
         r->drawer[i] = (int)s;
         rows.at[i] = rows.pos[i] = r->fed[s]++;

@@ -311,6 +311,36 @@ static void test_slots (void **state)
     train_decoder_destroy (m);
 }
 
+/* Texts of two calls, told which they are, get the tokens of one call, drawn
+ * where the decoder is and cut by the host. */
+static void test_first (void **state)
+{
+    static const int32_t a[] = {1}, b[] = {3, 4, 5, 6, 7}, c[] = {9, 2};
+    const int32_t *prompts[B] = {a, b, c};
+    const int n[B] = {1, 5, 2};
+    train_generate_options_t o = {
+        .size = sizeof (o), .max_new = 8, .temperature = 1, .seed = 3};
+    train_decoder_t *m = make (TRAIN_F64, true, false);
+    int32_t all[B * 8], part[B * 8];
+    int got[B];
+
+    (void)state;
+    for (o.top_k = 0; o.top_k <= V - 1; o.top_k += V - 1) {
+        o.first = 0;
+        assert_int_equal (
+            train_generate (all, got, m, prompts, n, B, &o, NULL), TRAIN_OK);
+        o.first = 1;
+        assert_int_equal (train_generate (part, got, m, prompts + 1, n + 1,
+                                          B - 1, &o, NULL),
+                          TRAIN_OK);
+        assert_memory_equal (part, all + 8, (B - 1) * 8 * sizeof (*all));
+    }
+    o.first = -1;
+    assert_int_equal (train_generate (all, got, m, prompts, n, B, &o, NULL),
+                      TRAIN_EINVAL);
+    train_decoder_destroy (m);
+}
+
 /* A great penalty: no token comes twice while there are others. */
 static void test_repetition (void **state)
 {
@@ -467,7 +497,7 @@ int main (void)
         cmocka_unit_test (test_chances), cmocka_unit_test (test_half),
         cmocka_unit_test (test_slots),   cmocka_unit_test (test_repetition),
         cmocka_unit_test (test_logp),    cmocka_unit_test (test_group),
-        cmocka_unit_test (test_refused),
+        cmocka_unit_test (test_first),   cmocka_unit_test (test_refused),
     };
 
     return cmocka_run_group_tests (tests, NULL, NULL);
