@@ -34,9 +34,10 @@ static train_status_t check_options (const train_generate_options_t *o,
                         "0 or above, and within 0 and 1",
                         o->top_k, o->top_p, o->min_p);
     if (o->group < 0 || o->first < 0)
-        return err_set (err, TRAIN_EINVAL,
-                        "generate: group is %d and first %d: must be 0 or above",
-                        o->group, o->first);
+        return err_set (
+            err, TRAIN_EINVAL,
+            "generate: group is %d and first %d: must be 0 or above", o->group,
+            o->first);
     if (!(o->repetition >= 0) || !isfinite (o->repetition))
         return err_set (err, TRAIN_EINVAL,
                         "generate: repetition is %g: must be 0 or above",
@@ -128,10 +129,9 @@ static int32_t draw_row (struct run *r, const void *logits, size_t i, int b,
     widen (r, logits, i);
     if (r->o->repetition > 0)
         discourage (r, b);
-    id = generate_draw (
-        r->row, r->p, r->order, r->V, r->o,
-        draw_chance (r->o->seed, (uint32_t)(r->o->first + b),
-                     (uint32_t)pos + 1));
+    id = generate_draw (r->row, r->p, r->order, r->V, r->o,
+                        draw_chance (r->o->seed, (uint32_t)(r->o->first + b),
+                                     (uint32_t)pos + 1));
     if (r->o->ret_logp && id >= 0) {
         widen (r, logits, i); /* as it was */
         *logp = generate_logp (r->row, r->V, r->o->temperature, id);

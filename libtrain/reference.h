@@ -18,6 +18,8 @@ struct reference_ops {
                              train_error_t *err);
     /* close (required) - frees [self]. */
     void (*close) (void *self);
+    /* check - what train_reference_check does; NULL: there is nothing to see. */
+    train_status_t (*check) (void *self, train_error_t *err);
 };
 
 /* reference_new - [self] becomes the reference's, also after a failure, when it

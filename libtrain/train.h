@@ -31,6 +31,7 @@
 #include <train/ckpt_pieces.h>
 #include <train/ckpt.h>
 #include <train/trainer.h>
+#include <train/grpo_trainer.h>
 #include <train/watch.h>
 #include <train/trace.h>
 

@@ -125,23 +125,23 @@ static train_status_t set_up (train_trainer_t *t, train_error_t *err)
         status = trainer_compare (t, err);
     if (status != TRAIN_OK)
         return status;
-    n = (size_t)t->pass * (size_t)train_data_seq (t->data);
+    n = t->data ? (size_t)t->pass * (size_t)train_data_seq (t->data) : 1;
     t->tokens = calloc (n, sizeof (*t->tokens));
     t->targets = calloc (n, sizeof (*t->targets));
     if (!t->tokens || !t->targets)
         return err_set (err, TRAIN_ENOMEM, "no memory for %zu tokens", n);
-    if (train_data_is_documents (t->data)
+    if (t->data && train_data_is_documents (t->data)
         && !(t->starts = calloc (n, sizeof (*t->starts))))
         return err_set (err, TRAIN_ENOMEM, "no memory for %zu tokens", n);
     return same_weights (t, err);
 }
 
-train_status_t train_trainer_create (const train_trainer_options_t *opts,
-                                     train_group_t *group,
-                                     const train_data_t *data,
-                                     train_decoder_t *decoder,
-                                     train_trainer_t **ret_trainer,
-                                     train_error_t *err)
+train_status_t trainer_create (const train_trainer_options_t *opts,
+                               train_group_t *group, const train_data_t *data,
+                               const struct trainer_source *source,
+                               train_decoder_t *decoder,
+                               train_trainer_t **ret_trainer,
+                               train_error_t *err)
 {
     train_trainer_options_t o;
     train_status_t status = check_options (opts, &o, err);
@@ -149,7 +149,7 @@ train_status_t train_trainer_create (const train_trainer_options_t *opts,
 
     if (status != TRAIN_OK)
         return status;
-    if (!group || !data || !decoder || !ret_trainer)
+    if (!group || (!data && !source) || !decoder || !ret_trainer)
         return err_set (err, TRAIN_EINVAL,
                         "trainer: group, data, decoder or ret_trainer is NULL");
     if (!(t = calloc (1, sizeof (*t))))
@@ -159,6 +159,8 @@ train_status_t train_trainer_create (const train_trainer_options_t *opts,
         t->opts.max_skips = MAX_SKIPS;
     t->group = group;
     t->data = data;
+    if (source)
+        t->source = *source;
     t->decoder = decoder;
     if ((status = set_up (t, err)) != TRAIN_OK)
         train_trainer_destroy (t);
@@ -197,13 +199,17 @@ double trainer_loss_scale (const train_trainer_t *t)
 train_status_t trainer_pass (train_trainer_t *t, int p, double *loss_sum,
                              int64_t *counted, train_error_t *err)
 {
-    int seq = train_data_seq (t->data), rows;
+    int seq = trainer_source_of (t).seq, rows;
     double loss;
     int64_t n;
 
     if (t->gpu)
         return trainer_gpu_pass (t, p, counted, err);
     TRY (fsdp_pass (t->fsdp, p + 1 == t->passes, err));
+    if (!t->data) {
+        TRY (trainer_ask (t, p, &rows, counted, err));
+        return rows > 0 ? TRAIN_OK : fsdp_empty_pass (t->fsdp, err);
+    }
     if ((rows = trainer_take_rows (t, p)) <= 0)
         return fsdp_empty_pass (t->fsdp, err);
     if (trainer_shard_serves (t))
@@ -380,7 +386,8 @@ train_status_t train_trainer_step (train_trainer_t *t, bool stop,
         return trainer_name_saved (t, status, err);
     t->step++;
     t->n_tokens += (int64_t)o.sums[TOKENS];
-    t->loss = o.sums[LOSS] / o.sums[TOKENS];
+    if (t->data)
+        t->loss = o.sums[LOSS] / o.sums[TOKENS];
     if (ret_metrics)
         *ret_metrics = (train_metrics_t){
             .step = t->step,

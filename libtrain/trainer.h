@@ -12,11 +12,26 @@
 #include "trainer_shard.h"
 #include "trainer_slow.h"
 
+/* What makes the passes where there is no data. Its losses and their mean are
+ * its own: train_metrics_t has the loss that it leaves in the trainer. */
+struct trainer_source {
+    /* pass - forward and backward of rows first..first+n-1 of the step's batch,
+     * n >= 1, with the loss times [scale].
+     *   counted   added to: tokens */
+    train_status_t (*pass) (void *arg, int first, int n, double scale,
+                            int64_t *counted, train_error_t *err);
+    void *arg;
+    int seq; /* the longest row; what follows is compared and saved */
+    bool shuffle;
+    uint64_t seed, hash;
+};
+
 struct train_trainer {
     train_trainer_options_t opts;
     train_group_t *group;     /* borrowed */
     train_group_t *moves;     /* of the engine's tensors: [group], or of GPUs */
-    const train_data_t *data; /* borrowed */
+    const train_data_t *data; /* borrowed; NULL: */
+    struct trainer_source source;
     train_decoder_t *decoder; /* borrowed */
     struct fsdp *fsdp;        /* NULL with [gpu] */
     struct trainer_gpu *gpu;  /* NULL: the engine's way */
@@ -44,6 +59,21 @@ struct train_trainer {
 
 /* trainer_compare - collective; TRAIN_EMISMATCH says in what ranks differ. */
 train_status_t trainer_compare (train_trainer_t *trainer, train_error_t *err);
+
+/* trainer_create - train_trainer_create from either: [data] is NULL, or
+ * [source], which is copied. trainer_source_of - what a checkpoint says of
+ * either; no pass. */
+train_status_t trainer_create (const train_trainer_options_t *opts,
+                               train_group_t *group, const train_data_t *data,
+                               const struct trainer_source *source,
+                               train_decoder_t *decoder,
+                               train_trainer_t **ret_trainer,
+                               train_error_t *err);
+struct trainer_source trainer_source_of (const train_trainer_t *trainer);
+/* trainer_ask - pass [pass] of a source. Returns TRAIN_OK without rows, too:
+ *   ret_rows   how many there were; 0 or less: none */
+train_status_t trainer_ask (train_trainer_t *trainer, int pass, int *ret_rows,
+                            int64_t *counted, train_error_t *err);
 
 /* trainer_take_rows - this rank's rows of pass [pass] of the step, to tokens and
  * targets, and their documents to the decoder. Returns how many; 0 or less: none.

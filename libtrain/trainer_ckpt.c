@@ -65,6 +65,7 @@ train_status_t trainer_name_saved (train_trainer_t *t, train_status_t status,
 
 static train_ckpt_state_t state_of (const train_trainer_t *t)
 {
+    struct trainer_source source = trainer_source_of (t);
     train_scaler_state_t scaler = {0};
 
     if (t->scaler)
@@ -77,11 +78,11 @@ static train_ckpt_state_t state_of (const train_trainer_t *t)
         .skip_run = t->skip_run,
         .tokens = t->n_tokens,
         .position = t->step * t->opts.batch,
-        .seq = train_data_seq (t->data),
+        .seq = source.seq,
         .batch = t->opts.batch,
-        .shuffle = train_data_shuffle (t->data),
-        .seed = train_data_seed (t->data),
-        .data_hash = train_data_hash (t->data),
+        .shuffle = source.shuffle,
+        .seed = source.seed,
+        .data_hash = source.hash,
         .loss = t->loss,
         .scale = scaler.scale,
         .scale_good = scaler.good,

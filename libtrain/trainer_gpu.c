@@ -186,10 +186,12 @@ static train_status_t still (const train_trainer_t *t, train_error_t *err)
 train_status_t trainer_gpu_pass (train_trainer_t *t, int p, int64_t *counted,
                                  train_error_t *err)
 {
+    int rows;
     int64_t n = 0;
-    int rows = trainer_take_rows (t, p);
 
-    if (rows <= 0)
+    if (!t->data)
+        return trainer_ask (t, p, &rows, counted, err);
+    if ((rows = trainer_take_rows (t, p)) <= 0)
         return TRAIN_OK;
     TRY (decoder_step_add (t->decoder, t->tokens, t->targets, rows,
                            train_data_seq (t->data), trainer_token_scale (t),

@@ -82,10 +82,9 @@ static int64_t hash_model (const train_decoder_config_t *c)
     return (int64_t)XXH3_64bits (v, sizeof (v));
 }
 
-static int64_t hash_data (const train_data_t *d)
+static int64_t hash_source (struct trainer_source s)
 {
-    uint64_t v[] = {train_data_hash (d), train_data_seed (d),
-                    (uint64_t)train_data_seq (d), train_data_shuffle (d)};
+    uint64_t v[] = {s.hash, s.seed, (uint64_t)s.seq, s.shuffle};
 
     return (int64_t)XXH3_64bits (v, sizeof (v));
 }
@@ -97,7 +96,7 @@ train_status_t trainer_compare (train_trainer_t *t, train_error_t *err)
     static const char *const what[3] = {"options", "model", "data"};
     int64_t own[3] = {hash_options (&t->opts),
                       hash_model (train_decoder_config (t->decoder)),
-                      hash_data (t->data)};
+                      hash_source (trainer_source_of (t))};
     int64_t low[3], high[3], shape[1] = {3};
     train_tensor_t view;
     train_status_t status;

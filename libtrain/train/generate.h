@@ -51,7 +51,7 @@ typedef struct train_generate_options {
     int group;       /* each so many texts in a row have one prompt, which is
                         read once and its keys and values copied; the last
                         ones may be fewer. 0 or 1: each has its own */
-    int first;       /* >= 0: text b's tokens are drawn as those of text first + b, so
+    int first; /* >= 0: text b's tokens are drawn as those of text first + b, so
                         that calls may share texts among them */
 } train_generate_options_t;
 

@@ -48,6 +48,17 @@ train_status_t train_reference_open_http (
     const char *url, const train_reference_http_options_t *opts,
     train_reference_t **ret_reference, train_error_t *err);
 
+/* train_reference_open_copy - a frozen copy of what the decoder's weights are
+ * now, without gradients, where they are. Errors as above; TRAIN_EDEVICE. */
+train_status_t train_reference_open_copy (train_decoder_t *decoder,
+                                          train_reference_t **ret_reference,
+                                          train_error_t *err);
+
+/* train_reference_check - is a copy, bit for bit, what was copied?
+ * TRAIN_ECORRUPT: it is not. TRAIN_OK of other kinds. */
+train_status_t train_reference_check (train_reference_t *reference,
+                                      train_error_t *err);
+
 void train_reference_close (train_reference_t *reference); /* NULL is fine */
 
 /* train_reference_logps - log-probs of the tokens of texts.

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * grpo_run.h - what the parts of the GRPO loop share. Inside libtrain only; the
+ * public side is train/grpo_trainer.h.
+ *
+ * Legend: M completions of a cycle, all ranks together; L most tokens of one. */
+#ifndef TRAIN_GRPO_RUN_H
+#define TRAIN_GRPO_RUN_H
+
+#include <train/grpo_trainer.h>
+
+#include "decoder_impl.h"
+#include "trainer.h"
+
+/* Completions of prompts, of all ranks once they are gathered. */
+struct grpo_texts {
+    int M, L;
+    int64_t *which;              /* (M) prompt */
+    const int32_t **prompt;      /* (M) ids of it, borrowed */
+    int32_t *n_prompt;           /* (M) */
+    int32_t *ids;                /* (M,L) 0 behind the text */
+    int32_t *n;                  /* (M) */
+    float *sampled;              /* (M,L) log-probs as the sampler has them */
+    float *rewards;              /* (M,R) */
+    train_grpo_sample_t *sample; /* (M) */
+};
+
+/* What a text is written with. */
+struct grpo_pen {
+    uint64_t seed;
+    double temperature;
+    int group;
+};
+
+/* Arrays of one pass of (rows, T), where the kernels are. */
+struct grpo_work {
+    size_t bytes;
+    char *device, *host; /* the same layout, [host] pinned on a GPU */
+    int32_t *tokens, *targets;
+    size_t n_tokens;
+};
+
+struct train_grpo_trainer {
+    train_grpo_trainer_options_t o;
+    train_group_t *group;
+    train_grpo_prompts_t prompts;
+    train_grpo_score_t score;
+    void *score_arg;
+    train_decoder_t *decoder;
+    train_reference_t *reference;
+    train_trainer_t *trainer;
+    struct grpo_texts texts;
+    int64_t made;     /* cycles of which [texts] has the last; 0: none */
+    float *adv;       /* (M) */
+    uint8_t *mask;    /* (M,L) what is trained on */
+    int64_t *lengths; /* (M) so many tokens */
+    float *old, *ref; /* (M,L) of this rank's rows of each step; or NULL */
+    int32_t *lens;    /* room for a pass */
+    struct grpo_work work;
+    train_grpo_report_t report; /* of this rank's passes of the step */
+    double entropy;             /* sum over tokens */
+    train_grpo_metrics_t m;     /* of the cycle */
+};
+
+/* Where is step [step] in its cycle? */
+struct grpo_place {
+    int64_t cycle; /* from 0 */
+    int at;        /* step of the cycle: 0 is the first */
+    int row;       /* first of its batch among the texts */
+};
+struct grpo_place grpo_place (const train_grpo_trainer_t *t, int64_t step);
+
+double grpo_now (void);
+
+/* grpo_alone - make forwards that are no pass of the trainer's engine, whose
+ * hooks are away until grpo_back. The weights are whole, so none is needed. */
+struct decoder_hooks grpo_alone (train_grpo_trainer_t *t);
+void grpo_back (train_grpo_trainer_t *t, const struct decoder_hooks *hooks);
+
+/* grpo_texts_init - room for [M]. grpo_texts_fini - after a failure, too. */
+train_status_t grpo_texts_init (struct grpo_texts *x, int M, int L, int R,
+                                train_error_t *err);
+void grpo_texts_fini (struct grpo_texts *x);
+/* grpo_texts_ask - take prompt [i] for text [k]. */
+train_status_t grpo_texts_ask (struct grpo_texts *x, int k,
+                               const train_grpo_prompts_t *prompts, int64_t i,
+                               train_error_t *err);
+/* grpo_texts_write - write all, each rank its share; grpo_texts_score - and have
+ * them rewarded. Both gather. Collective. */
+train_status_t grpo_texts_write (train_grpo_trainer_t *t, struct grpo_texts *x,
+                                 const struct grpo_pen *pen,
+                                 train_error_t *err);
+train_status_t grpo_texts_score (train_grpo_trainer_t *t, struct grpo_texts *x,
+                                 int R, train_grpo_score_t score, void *arg,
+                                 train_error_t *err);
+/* grpo_sum - sums of the ranks' arrays in their place. */
+train_status_t grpo_sum (train_grpo_trainer_t *t, void *data,
+                         train_dtype_t dtype, int64_t n, train_error_t *err);
+
+/* grpo_cycle - the texts of cycle [cycle] and what they are worth; its part of
+ * t->m. Collective. */
+train_status_t grpo_cycle (train_grpo_trainer_t *t, int64_t cycle,
+                           train_error_t *err);
+
+/* grpo_work_fini - give room back.
+ * grpo_logps - t->old and t->ref of this rank's rows of all steps of the cycle,
+ * as far as they are wanted. Collective.
+ * grpo_pass - the trainer_source's. */
+void grpo_work_fini (train_grpo_trainer_t *t);
+train_status_t grpo_logps (train_grpo_trainer_t *t, train_error_t *err);
+train_status_t grpo_pass (void *arg, int first, int n, double scale,
+                          int64_t *counted, train_error_t *err);
+
+#endif

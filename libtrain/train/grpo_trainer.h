@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * train/grpo_trainer.h - the loop of GRPO: ask, write, reward, learn.
+ *
+ * A cycle takes the next prompts of an endless shuffled sequence, writes G
+ * completions of each with the weights as they are, asks for rewards, and turns
+ * them into advantages over the completions of all ranks. These make [steps]
+ * optimizer steps of [batch] completions each, [iterations] times over. A
+ * trainer (train/trainer.h) makes the steps: clipping, schedule, skipping,
+ * several ranks and checkpoints are its own.
+ *
+ * What is drawn is a function of (seed, cycle, completion), and sums are over
+ * the whole step: so ranks and micro-batches change nothing but the rounding.
+ * Completions are shared among ranks twice, for writing by whole groups where
+ * ranks divide them, and for each step as the trainer shares rows.
+ *
+ * The first step of a cycle is on its own policy. Where a cycle is one step,
+ * old log-probabilities are not made (train/grpo.h: old is NULL); else each
+ * rank makes them of its rows, by the forward that trains, before the first.
+ *
+ * Of strategies that shard, none is served yet: each rank writes with whole
+ * weights. Calls are collective but for those marked local. One thread. */
+#ifndef TRAIN_GRPO_TRAINER_H
+#define TRAIN_GRPO_TRAINER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <train/decoder.h>
+#include <train/group.h>
+#include <train/grpo.h>
+#include <train/reference.h>
+#include <train/status.h>
+#include <train/trainer.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct train_grpo_trainer train_grpo_trainer_t;
+
+/* Where prompts come from. All calls are local and give the same on every
+ * rank. */
+typedef struct train_grpo_prompts {
+    size_t size;   /* sizeof (train_grpo_prompts_t) */
+    int64_t count; /* >= 1 */
+    /* The ids of prompt [i], *ret_n >= 1 of them, living as long as the
+     * trainer. */
+    const int32_t *(*ids) (void *arg, int64_t i, size_t *ret_n);
+    void *arg;
+    uint64_t hash; /* of all: a resumed run must have it again */
+} train_grpo_prompts_t;
+
+/* A completion, with all that is known of it. */
+typedef struct train_grpo_sample {
+    int64_t prompt;     /* which */
+    const int32_t *ids; /* (n) with the end token, if it came to one */
+    int n;
+    bool cut;             /* it did not */
+    const float *rewards; /* (R); NULL while they are asked for */
+    float advantage;
+} train_grpo_sample_t;
+
+/* Rewards of this rank's completions.
+ *   ret   (n,R) to be written: NaN = none */
+typedef train_status_t (*train_grpo_score_t) (
+    void *arg, const train_grpo_sample_t *samples, int n, float *ret,
+    train_error_t *err);
+
+typedef struct train_grpo_trainer_options {
+    size_t size;                     /* sizeof (train_grpo_trainer_options_t) */
+    train_trainer_options_t trainer; /* batch: completions of an optimizer step
+                                        over all ranks */
+    int group; /* G >= 2 completions of a prompt; divides batch * steps */
+    int steps; /* optimizer steps that share a cycle's completions; 0 = 1 */
+    int iterations;     /* times that each completion is used; 0 = 1 */
+    int max_new;        /* most tokens of a completion, >= 1 */
+    double temperature; /* > 0; 0 = 1 */
+    int top_k;          /* as train/generate.h has the four */
+    double top_p, min_p, repetition;
+    int at_once;         /* most completions in this rank's cache; 0 = all */
+    const int32_t *ends; /* (n_ends) ids that end a completion */
+    size_t n_ends;
+    bool drop_cut;         /* completions without an end count for nothing */
+    bool old_is_sampler;   /* old log-probabilities are those that the sampler
+                            gave, not the forward's */
+    int rewards;           /* R >= 1; 0 = 1 */
+    const double *weights; /* (R) NULL = all 1 */
+    train_grpo_scale_t scale;
+    train_grpo_base_t base;
+    train_grpo_combine_t combine;
+    train_grpo_options_t loss;
+    uint64_t seed;
+    bool shuffle; /* prompts of each epoch in another order */
+    bool mix;     /* advantages change places at random, so that nothing can be
+                 learnt: a control for experiments */
+} train_grpo_trainer_options_t;
+
+/* What a step was. Means are over completions or tokens of all ranks. */
+typedef struct train_grpo_metrics {
+    size_t size;          /* sizeof (train_grpo_metrics_t) */
+    train_metrics_t base; /* its loss is GRPO's; tokens are those trained on */
+    int64_t cycle;        /* from 1 */
+    /* Of the cycle's completions. */
+    double reward, reward_std; /* weighted; sample deviation */
+    double zero_spread; /* share that no other of its group differs from */
+    double length, length_min, length_max; /* tokens */
+    double cut;                            /* share without an end */
+    int64_t none;                          /* completions without a reward */
+    /* Of this step's. */
+    double kl, entropy, ratio;  /* means of tokens; kl 0 without beta */
+    double clip_low, clip_high; /* shares of tokens */
+    /* Seconds of this rank; the first three in a cycle's first step alone. */
+    double rollout_s, reward_s, logps_s, update_s;
+    int64_t rollout_tokens; /* written by all ranks in this step */
+} train_grpo_metrics_t;
+
+/* train_grpo_trainer_create - see train_trainer_create.
+ *   prompts, opts   copied; what they point to is borrowed, as is the rest
+ *   reference       with loss.beta above 0, of the same vocabulary; else NULL
+ *   score           asked for rewards, with [score_arg]
+ * TRAIN_EINVAL names what is wrong; TRAIN_EMISMATCH; TRAIN_ENOTSUP: a strategy
+ * that shards, F16 on a GPU. */
+train_status_t train_grpo_trainer_create (
+    const train_grpo_trainer_options_t *opts, train_group_t *group,
+    const train_grpo_prompts_t *prompts, train_grpo_score_t score,
+    void *score_arg, train_decoder_t *decoder, train_reference_t *reference,
+    train_grpo_trainer_t **ret_trainer, train_error_t *err);
+void train_grpo_trainer_destroy (train_grpo_trainer_t *trainer); /* local */
+
+/* train_grpo_trainer_base - the trainer that makes the steps: to draw weights,
+ * save and load. Its step is not to be called; its position counts completions.
+ * Local. */
+train_trainer_t *train_grpo_trainer_base (train_grpo_trainer_t *trainer);
+
+/* train_grpo_trainer_step - one optimizer step, and before the first of a cycle
+ * the cycle's completions. As train_trainer_step. */
+train_status_t train_grpo_trainer_step (train_grpo_trainer_t *trainer,
+                                        bool stop, train_grpo_metrics_t *ret,
+                                        train_error_t *err);
+
+/* train_grpo_trainer_between - no cycle is begun: a checkpoint of now holds all
+ * there is, and a run goes on from it bit for bit. In mid-cycle the completions
+ * would be missing. Local. */
+bool train_grpo_trainer_between (const train_grpo_trainer_t *trainer);
+
+/* train_grpo_trainer_samples - the completions of the last cycle, of all ranks.
+ *   ret_n   how many; 0 before the first
+ * Lives until the next step. Local. */
+const train_grpo_sample_t *train_grpo_trainer_samples (
+    const train_grpo_trainer_t *trainer, int *ret_n);
+
+/* train_grpo_trainer_try - completions of prompts that are not trained on, with
+ * their rewards: what the policy is worth now.
+ *   prompts       as above; the first [n] of them
+ *   temperature   0: the likeliest tokens
+ *   ret_reward    mean of the weighted rewards that are there */
+train_status_t train_grpo_trainer_try (train_grpo_trainer_t *trainer,
+                                       const train_grpo_prompts_t *prompts,
+                                       int64_t n, double temperature,
+                                       train_grpo_score_t score, void *arg,
+                                       double *ret_reward, train_error_t *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
