@@ -32,15 +32,15 @@ struct train_trainer {
     train_group_t *moves;     /* of the engine's tensors: [group], or of GPUs */
     const train_data_t *data; /* borrowed; NULL: */
     struct trainer_source source;
-    train_decoder_t *decoder; /* borrowed */
-    struct fsdp *fsdp;        /* NULL with [gpu] */
-    struct trainer_gpu *gpu;  /* NULL: the engine's way */
-    train_scaler_t *scaler;   /* NULL: losses are not scaled */
-    train_adamw_t *adamw;     /* over this rank's shard */
-    int rows;                 /* of this rank in a step */
-    int pass;                 /* most rows of one pass */
-    int passes;               /* of a step, on every rank */
-    int first;                /* this rank's first row in the global batch */
+    train_decoder_t *decoder;  /* borrowed */
+    struct fsdp *fsdp;         /* NULL with [gpu] */
+    struct trainer_gpu *gpu;   /* NULL: the engine's way */
+    train_scaler_t *scaler;    /* NULL: losses are not scaled */
+    train_adamw_t *adamw;      /* over this rank's shard */
+    int rows;                  /* of this rank in a step */
+    int pass;                  /* most rows of one pass */
+    int passes;                /* of a step, on every rank */
+    int first;                 /* this rank's first row in the global batch */
     int32_t *tokens, *targets; /* (pass, seq) */
     int32_t *starts;           /* (pass, seq) with documents, else NULL */
     int64_t step, n_tokens, n_skips, skip_run;
