@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * data_docs.c - samples of the stream, and the documents in them */
-#include <string.h>
 #include <xxhash.h>
 
 #include "data_impl.h"
@@ -59,8 +58,8 @@ void train_data_documents (const train_data_t *d, int64_t position,
     int64_t end = train_data_end (d);
     int32_t document = 0;
 
-    if (d->rows) { /* one in each */
-        memset (documents, 0, (size_t)d->seq * sizeof (*documents));
+    if (d->rows) {
+        data_rows_starts (d, train_data_index (d, position), NULL, documents);
         return;
     }
     data_copy (d, train_data_index (d, position) * d->seq, d->seq, documents);
@@ -85,6 +84,15 @@ void train_data_starts (const train_data_t *d, const int32_t *tokens,
     }
 }
 
+void train_data_starts_at (const train_data_t *d, int64_t position,
+                           const int32_t *tokens, int32_t *starts)
+{
+    if (d->rows && d->documents)
+        data_rows_starts (d, train_data_index (d, position), starts, NULL);
+    else
+        train_data_starts (d, tokens, starts);
+}
+
 /* In blocks, so that no sample's room is needed. */
 int64_t train_data_counted (const train_data_t *d, int64_t position, int64_t n)
 {
@@ -94,7 +102,7 @@ int64_t train_data_counted (const train_data_t *d, int64_t position, int64_t n)
     for (int64_t i = 0; d->rows && i < n; i++)
         counted +=
             data_rows_counted (d, train_data_index (d, position + i)) - d->seq;
-    for (int64_t i = 0; d->documents && i < n; i++) {
+    for (int64_t i = 0; d->documents && !d->rows && i < n; i++) {
         int64_t at = train_data_index (d, position + i) * d->seq;
 
         for (int64_t j = 0, k; j < d->seq; j += k) {

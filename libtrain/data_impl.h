@@ -25,6 +25,8 @@ struct data_rows {
     int32_t *ids;  /* of all, one behind the other */
     size_t *first; /* (n + 1) where each begins in ids */
     int *prompt;   /* (n) how many of its ids are no targets */
+    size_t *order; /* packed: (n) rows, sample by sample; else NULL, */
+    size_t *bin;   /* and (samples + 1) where each begins in it */
     int32_t end;
     int64_t vocab, bytes;
 };
@@ -51,10 +53,15 @@ void data_copy (const train_data_t *data, int64_t at, int64_t n, int32_t *out);
  * it. TRAIN_EINVAL: the files have no end token. */
 train_status_t data_by_documents (train_data_t *data, train_error_t *err);
 
-/* data_rows.c: what the calls of train/data.h do of rows; [index] is a row. */
+/* data_rows_pack - rows share samples from now on. TRAIN_ENOMEM. */
+train_status_t data_rows_pack (train_data_t *data, train_error_t *err);
+/* data_pack.c: what the calls of train/data.h do of rows. */
 void data_rows_get (const train_data_t *data, int64_t index, int32_t *tokens,
                     int32_t *targets);
 int64_t data_rows_counted (const train_data_t *data, int64_t index);
+/* Either may be NULL. */
+void data_rows_starts (const train_data_t *data, int64_t index, int32_t *starts,
+                       int32_t *documents);
 void data_rows_free (struct data_rows *rows); /* NULL is fine */
 
 #endif

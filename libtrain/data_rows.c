@@ -30,6 +30,8 @@ void data_rows_free (struct data_rows *r)
     free (r->ids);
     free (r->first);
     free (r->prompt);
+    free (r->order);
+    free (r->bin);
     free (r);
 }
 
@@ -145,6 +147,7 @@ static train_status_t name_files (struct job *j, train_error_t *err)
 
 static void finish (struct job *j)
 {
+    static const uint64_t packed = 0x7061636b; /* "pack" */
     struct data_rows *r = j->d->rows;
     const char *row;
     size_t n = r->first[j->d->n_samples];
@@ -158,6 +161,9 @@ static void finish (struct job *j)
         row = train_prompts_row (j->prompts, i);
         r->bytes += (int64_t)strlen (row) + 1;
     }
+    if (j->opts->packed)
+        j->d->hash = XXH3_64bits_withSeed (&packed, sizeof (packed),
+                                           j->d->hash ^ (uint64_t)j->d->seq);
 }
 
 static train_status_t fill (struct job *j, train_error_t *err)
@@ -180,12 +186,14 @@ static train_status_t fill (struct job *j, train_error_t *err)
     for (size_t i = 0; i < n; i++)
         TRY (add (j, i, err));
     finish (j);
+    if (j->opts->packed)
+        TRY (data_rows_pack (d, err));
     if (j->opts->held < 0 || j->opts->held >= d->n_samples)
-        return err_set (err, TRAIN_EINVAL,
-                        "data: of %lld rows (%zu were too long) %lld cannot be "
-                        "held out, for none or fewer are left to train on",
-                        (long long)d->n_samples, j->skipped,
-                        (long long)j->opts->held);
+        return err_set (
+            err, TRAIN_EINVAL,
+            "data: of %lld samples (%zu rows were too long) %lld cannot be "
+            "held out, for none or fewer are left to train on",
+            (long long)d->n_samples, j->skipped, (long long)j->opts->held);
     d->n_samples -= d->held = j->opts->held;
     if (d->held > 0)
         d->hash = XXH3_64bits_withSeed (&d->held, sizeof (d->held), d->hash);
@@ -224,24 +232,4 @@ train_status_t train_data_of_prompts (const train_rows_options_t *opts,
     if (ret_skipped)
         *ret_skipped = j.skipped;
     return TRAIN_OK;
-}
-
-void data_rows_get (const train_data_t *d, int64_t index, int32_t *tokens,
-                    int32_t *targets)
-{
-    const struct data_rows *r = d->rows;
-    const int32_t *ids = r->ids + r->first[index];
-    int n = (int)(r->first[index + 1] - r->first[index]);
-
-    for (int i = 0; i < d->seq; i++) {
-        tokens[i] = i < n ? ids[i] : 0;
-        targets[i] = i + 1 < n && i + 1 >= r->prompt[index] ? ids[i + 1] : -1;
-    }
-}
-
-int64_t data_rows_counted (const train_data_t *d, int64_t index)
-{
-    const struct data_rows *r = d->rows;
-
-    return (int64_t)(r->first[index + 1] - r->first[index]) - r->prompt[index];
 }

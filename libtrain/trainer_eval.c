@@ -88,17 +88,22 @@ static void take_rows (const struct eval *e, int64_t pass)
         int32_t *tokens = e->tokens + (size_t)i * (size_t)e->seq;
         int32_t *targets = e->targets + (size_t)i * (size_t)e->seq;
 
+        int64_t position = e->held ? -1 - s : s;
+        int32_t *starts =
+            e->starts ? e->starts + (size_t)i * (size_t)e->seq : NULL;
+
         if (s < e->samples) {
-            train_data_get (e->data, e->held ? -1 - s : s, tokens, targets);
+            train_data_get (e->data, position, tokens, targets);
+            if (starts)
+                train_data_starts_at (e->data, position, tokens, starts);
         } else {
             for (int j = 0; j < e->seq; j++) {
                 tokens[j] = 0;
                 targets[j] = -1;
+                if (starts)
+                    starts[j] = 0;
             }
         }
-        if (e->starts)
-            train_data_starts (e->data, tokens,
-                               e->starts + (size_t)i * (size_t)e->seq);
     }
 }
 

@@ -14,7 +14,8 @@ int trainer_take_rows (train_trainer_t *t, int p)
 
         train_data_get (t->data, base + i, t->tokens + at, t->targets + at);
         if (t->starts)
-            train_data_starts (t->data, t->tokens + at, t->starts + at);
+            train_data_starts_at (t->data, base + i, t->tokens + at,
+                                  t->starts + at);
     }
     train_decoder_documents (t->decoder, t->starts);
     if (rows > 0 && t->opts.dropout > 0) /* create has checked it */

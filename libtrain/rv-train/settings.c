@@ -36,6 +36,7 @@ static const struct conf_key keys[] = {
     {"data", "template", CONF_STRING, AT (rows.chat), 0, 0, NULL},
     {"data", "system", CONF_STRING, AT (rows.system), 0, 0, NULL},
     {"data", "end", CONF_STRING, AT (rows.end), 0, 0, NULL},
+    {"data", "packed", CONF_BOOL, AT (rows.packed), 0, 0, NULL},
     {"data", "long", CONF_CHOICE, AT (rows.too_long), 0, 0, "refuse,skip,cut"},
     {"data", "seq", CONF_INT, AT (seq), 1, 1 << 20, NULL},
     {"data", "batch", CONF_INT, AT (batch), 1, 1 << 24, NULL},

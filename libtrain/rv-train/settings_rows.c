@@ -34,6 +34,8 @@ int settings_rows_check (const struct settings *c, struct rv_error *err)
         return refuse (c, "end", alone, err);
     if (r->too_long != TRAIN_ROWS_REFUSE)
         return refuse (c, "long", alone, err);
+    if (r->packed)
+        return refuse (c, "packed", "is of task = sft alone; remove it", err);
     return RV_OK;
 }
 

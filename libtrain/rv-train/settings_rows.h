@@ -3,6 +3,8 @@
 #ifndef RV_TRAIN_SETTINGS_ROWS_H
 #define RV_TRAIN_SETTINGS_ROWS_H
 
+#include <stdbool.h>
+
 #include <train.h>
 
 #include "plan/error.h"
@@ -14,6 +16,7 @@ struct settings_rows {
     char *system; /* NULL: none */
     char *end;    /* NULL: the template's */
     int too_long; /* train_rows_long_t */
+    bool packed;
 };
 
 int settings_rows_check (const struct settings *set, struct rv_error *err);

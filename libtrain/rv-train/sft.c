@@ -20,6 +20,7 @@ static train_status_t make_rows (const struct settings *set, bool shuffle,
         .held = held,
         .too_long = (train_rows_long_t)set->rows.too_long,
         .tokenizer = tokenizer,
+        .packed = set->rows.packed,
     };
     size_t skipped;
 

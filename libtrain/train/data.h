@@ -104,6 +104,12 @@ void train_data_documents (const train_data_t *data, int64_t position,
 void train_data_starts (const train_data_t *data, const int32_t *tokens,
                         int32_t *starts);
 
+/* train_data_starts_at - the same of the sample at [position], whose tokens are
+ * given; rows that are packed (train/prompts.h) may have end tokens within, so
+ * that the tokens do not tell. */
+void train_data_starts_at (const train_data_t *data, int64_t position,
+                           const int32_t *tokens, int32_t *starts);
+
 /* train_data_counted - how many targets of the [n] samples from [position] on
  * are not -1: with documents it reads them, else it is n seq. */
 int64_t train_data_counted (const train_data_t *data, int64_t position,

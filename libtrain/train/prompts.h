@@ -98,6 +98,8 @@ typedef struct train_rows_options {
     int64_t held; /* as train_data_options_t's */
     train_rows_long_t too_long;
     train_tokenizer_t *tokenizer; /* used by the call alone */
+    bool packed; /* a sample holds as many rows as go in, which do not see each
+                    other (train_data_starts_at) */
 } train_rows_options_t;
 
 /* train_data_of_prompts - training samples of prompts and their answers: a row is

@@ -65,7 +65,7 @@ def batch (rows, step):
         prompt, answer = row["prompt"].encode (), row["answer"].encode ()
         ids = torch.tensor (list (prompt + answer) + [END])
         tokens[i, :len (ids) - 1] = ids[:-1]
-        tokens[i, len (ids) - 1] = END  # seen by nothing that is learnt
+        tokens[i, len (ids) - 1] = END  # or anything: seen by nothing that is learnt
         targets[i, len (prompt) - 1:len (ids) - 1] = ids[len (prompt):]
     return tokens, targets
 

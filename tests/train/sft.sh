@@ -47,6 +47,19 @@ ok "are evaluated" grep -q '"eval_loss":[0-9]' "$tmp/held"
 ok "rows of other files" run "${c[@]}" data.seq=16 eval.every=2 "eval.files=$tmp/other.jsonl" "log.file=$tmp/apart"
 ok "are evaluated, too" grep -q '"eval_loss":[0-9]' "$tmp/apart"
 
+# Rows of 6 + 3 + 1 ids, so of 9 places: two fill a sample of 18.
+for ((a = 10; a < 50; a++)); do
+    echo "{\"prompt\": \"$a+$((99 - a))=\", \"answer\": \"099\"}"
+done >"$tmp/pairs.jsonl"
+p=("${c[@]}" "data.files=$tmp/pairs.jsonl")
+ok "rows that share samples" run "${p[@]}" data.seq=18 data.batch=4 data.packed=on "log.file=$tmp/packed"
+ok "rows with samples of their own" run "${p[@]}" data.seq=9 data.batch=8 "log.file=$tmp/own"
+ok "have the same losses" near "$tmp/packed" "$tmp/own" 1e-12 4
+ok "two ranks" ranks "0 0" 2 1 "${p[@]}" data.seq=18 data.batch=4 data.packed=on "log.file=$tmp/two" data.micro_batch=1
+ok "have them, too" near "$tmp/packed" "$tmp/two" 1e-12 4
+ok "held out" run "${p[@]}" data.seq=18 data.packed=on eval.every=4 eval.samples=3 "log.file=$tmp/held"
+ok "and evaluated" grep -q '"eval_loss":[0-9]' "$tmp/held"
+
 # Messages of a chat, and a text as one.
 echo '{"prompt": [{"role": "user", "content": "1+1="}], "answer": "2"}' >"$tmp/chat.jsonl"
 echo '{"prompt": "1+1=", "answer": "2"}' >"$tmp/text.jsonl"

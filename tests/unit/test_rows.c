@@ -45,6 +45,7 @@ static train_status_t make (train_rows_options_t o, const char *text,
     "{\"prompt\": \"x\", \"answer\": \"\"}\n"                                  \
     "{\"prompt\": \"long\", \"answer\": \"er\"}\n"
 
+/* No id of a row is 0. */
 static void expect (const train_data_t *d, int64_t position,
                     const int32_t *tokens, const int32_t *targets)
 {
@@ -54,14 +55,14 @@ static void expect (const train_data_t *d, int64_t position,
     assert_memory_equal (x, tokens, sizeof (x));
     assert_memory_equal (y, targets, sizeof (y));
     train_data_documents (d, position, documents);
-    for (int i = 0; i < 6; i++)
-        assert_int_equal (documents[i], 0);
+    for (int i = 0; i < 6; i++) /* what is behind the row is another's */
+        assert_int_equal (documents[i], tokens[i] == 0);
 }
 
 static void test_samples (void **state)
 {
-    const int32_t x[3][6] = {{'a', 'b', 'c', 'd', 256, 0},
-                             {'x', 256, 0, 0, 0, 0},
+    const int32_t x[3][6] = {{'a', 'b', 'c', 'd', 0, 0},
+                             {'x', 0, 0, 0, 0, 0},
                              {'l', 'o', 'n', 'g', 'e', 'r'}};
     const int32_t y[3][6] = {{-1, 'c', 'd', 256, -1, -1},
                              {256, -1, -1, -1, -1, -1},
@@ -163,7 +164,89 @@ static void test_long (void **state)
     assert_int_equal (
         make (o, "{\"prompt\": \"ab\", \"answer\": \"c\"}", &d, NULL, &err),
         TRAIN_EINVAL);
-    assert_non_null (strstr (err.text, "of 0 rows (1 were too long)"));
+    assert_non_null (strstr (err.text, "of 0 samples (1 rows were too long)"));
+}
+
+/* Rows of 4, 1, 6, 2 and 3 places in samples of 6: the second goes to the first,
+ * the fourth opens one that takes the fifth. */
+static void test_packed (void **state)
+{
+    const char *const text = "{\"prompt\": \"ab\", \"answer\": \"cd\"}\n"
+                             "{\"prompt\": \"x\", \"answer\": \"\"}\n"
+                             "{\"prompt\": \"long\", \"answer\": \"er\"}\n"
+                             "{\"prompt\": \"p\", \"answer\": \"q\"}\n"
+                             "{\"prompt\": \"r\", \"answer\": \"st\"}\n";
+    const int32_t x[3][6] = {{'a', 'b', 'c', 'd', 'x', 0},
+                             {'l', 'o', 'n', 'g', 'e', 'r'},
+                             {'p', 'q', 'r', 's', 't', 0}};
+    const int32_t y[3][6] = {{-1, 'c', 'd', 256, 256, -1},
+                             {-1, -1, -1, 'e', 'r', 256},
+                             {'q', 256, 's', 't', 256, -1}};
+    const int32_t starts[3][6] = {
+        {0, 0, 0, 0, 4, 5}, {0, 0, 0, 0, 0, 0}, {0, 0, 2, 2, 2, 5}};
+    const int32_t documents[3][6] = {
+        {0, 0, 0, 0, 1, 2}, {0, 0, 0, 0, 0, 0}, {0, 0, 1, 1, 1, 2}};
+    train_rows_options_t o = {.seq = 6, .packed = true};
+    int32_t a[6], b[6];
+    train_data_t *d, *plain;
+
+    (void)state;
+    assert_int_equal (make (o, text, &d, NULL, NULL), 0);
+    assert_int_equal (train_data_n_samples (d), 3);
+    assert_true (train_data_is_documents (d));
+    for (int i = 0; i < 3; i++) {
+        train_data_get (d, i, a, b);
+        assert_memory_equal (a, x[i], sizeof (a));
+        assert_memory_equal (b, y[i], sizeof (b));
+        train_data_starts_at (d, i, x[i], a);
+        assert_memory_equal (a, starts[i], sizeof (a));
+        train_data_documents (d, i, a);
+        assert_memory_equal (a, documents[i], sizeof (a));
+    }
+    assert_int_equal (train_data_counted (d, 0, 3), 3 + 1 + 3 + 2 + 3);
+    o.packed = false;
+    assert_int_equal (make (o, text, &plain, NULL, NULL), 0);
+    assert_int_equal (train_data_n_samples (plain), 5);
+    assert_true (train_data_hash (plain) != train_data_hash (d));
+    train_data_close (plain);
+    train_data_close (d);
+}
+
+/* Many rows: each stands in the samples once, and no sample is over full. */
+static void test_packed_many (void **state)
+{
+    char *text = calloc (500, 80);
+    int seen[500] = {0}, n = 0;
+    train_data_t *d;
+
+    (void)state;
+    assert_non_null (text);
+    for (int i = 0; i < 500; i++)
+        snprintf (text + strlen (text), 80,
+                  "{\"prompt\": \"%03d\", \"answer\": \"%.*s\"}\n", i,
+                  i * 7 % 23, "abcdefghijklmnopqrstuvwxyz");
+    assert_int_equal (make ((train_rows_options_t){.seq = 32, .packed = true},
+                            text, &d, NULL, NULL),
+                      0);
+    for (int64_t s = 0; s < train_data_n_samples (d); s++) {
+        int32_t x[32], y[32], starts[32];
+
+        train_data_get (d, s, x, y);
+        train_data_starts_at (d, s, x, starts);
+        for (int i = 0; i < 32; i++)
+            if (starts[i] == i && x[i] != 0) {
+                seen[(x[i] - '0') * 100 + (x[i + 1] - '0') * 10 + x[i + 2]
+                     - '0']++;
+                n++;
+            }
+    }
+    assert_int_equal (n, 500);
+    for (int i = 0; i < 500; i++)
+        assert_int_equal (seen[i], 1);
+    assert_true (train_data_n_samples (d)
+                 < 270); /* 500 x 14 places / 32 = 219 */
+    train_data_close (d);
+    free (text);
 }
 
 static void test_refused (void **state)
@@ -187,10 +270,9 @@ static void test_refused (void **state)
 int main (void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test (test_samples),
-        cmocka_unit_test (test_shuffle),
-        cmocka_unit_test (test_long),
-        cmocka_unit_test (test_refused),
+        cmocka_unit_test (test_samples),     cmocka_unit_test (test_shuffle),
+        cmocka_unit_test (test_long),        cmocka_unit_test (test_packed),
+        cmocka_unit_test (test_packed_many), cmocka_unit_test (test_refused),
     };
 
     return cmocka_run_group_tests (tests, set_up, tear_down);
