@@ -81,6 +81,9 @@ static train_status_t check (const struct fsdp_options *o,
         return err_set (err, TRAIN_EINVAL, "fsdp: prefetch %d is below 0",
                         o->prefetch);
     TRY (check_types (o, m, sharded, err));
+    if (o->offload && !m->ops)
+        return err_set (err, TRAIN_EINVAL,
+                        "fsdp: offload, and the model is on the host already");
     if (m->ops && m->dtype == TRAIN_F64)
         return err_set (err, TRAIN_ENOTSUP, "fsdp: F64 on a GPU");
     if (m->n_visits == 0)
@@ -229,29 +232,48 @@ static train_status_t make_rooms (struct fsdp *f, train_error_t *err)
     return TRAIN_OK;
 }
 
+/* Masters of their own, of a shard or of halves: with the gradients, or in the
+ * host's memory; where they begin goes to [ret], NULL: the model's are they. */
+static train_status_t make_masters (struct fsdp *f, void **ret,
+                                    train_error_t *err)
+{
+    bool low = f->wdtype != f->dtype, far = f->opts.offload && low;
+    size_t bytes = train_shard_size (f->plan) * f->esize;
+    size_t arrays = (size_t)((f->sharded || low) && !far) + f->sharded;
+
+    if (arrays)
+        TRY (room (f, &f->arena, arrays * bytes, "a shard", err));
+    *ret = f->sharded || low ? f->arena : NULL;
+    if (!far)
+        return TRAIN_OK;
+    TRY (f->ops->pin (f->device, bytes, &f->far, err));
+    memset (f->far, 0, bytes);
+    *ret = f->far;
+    return TRAIN_OK;
+}
+
 static train_status_t make_shard (struct fsdp *f, const struct fsdp_model *m,
                                   train_error_t *err)
 {
     size_t n = train_shard_size (f->plan);
-    void *weights = m->weights, *grads = m->grads;
+    void *weights = NULL, *grads = m->grads;
     bool low = f->wdtype != f->dtype;
 
     f->held.shard = n;
-    if (f->sharded || low)
-        TRY (room (f, &f->arena, (f->sharded ? 2 : 1) * n * f->esize, "a shard",
-                   err));
+    TRY (make_masters (f, &weights, err));
     f->own_low = f->sharded && low;
     if (f->own_low)
         TRY (room (f, &f->low, n * f->wsize, "rounded weights", err));
     else if (low)
         f->low = m->weights;
-    if (f->arena)
-        weights = f->arena;
     if (f->sharded) {
-        grads = (char *)f->arena + n * f->esize;
+        grads = (char *)f->arena + (f->far ? 0 : n * f->esize);
         TRY (make_rooms (f, err));
     }
-    TRY (fsdp_view (f, &f->weights, weights, f->dtype, n, err));
+    TRY (fsdp_view (f, &f->weights, weights ? weights : m->weights, f->dtype, n,
+                    err));
+    if (f->far)
+        f->weights.t.device = (DLDevice){kDLCPU, 0};
     TRY (fsdp_view (f, &f->grads, grads, f->dtype, n, err));
     if (!f->sharded)
         fsdp_widen (f);
@@ -333,6 +355,8 @@ void fsdp_destroy (struct fsdp *f)
         f->ops->free (f->low);
     f->ops->free (f->kept);
     f->ops->free (f->arena);
+    if (f->far)
+        f->ops->unpin (f->far, train_shard_size (f->plan) * f->esize);
     free (f->works);
     free (f->units);
     free (f->stays);

@@ -44,6 +44,8 @@ struct fsdp_options {
     int prefetch;         /* stays gathered ahead; 0.. */
     bool no_sync;         /* sharded: gradients of all passes but the last stay
                              whole on each rank, and are reduced once */
+    bool offload;         /* of a GPU: AdamW's state, and masters of halves, are
+                             in the host's memory (train/optim.h) */
     train_dtype_t reduce; /* of gradients on the wire: their type, or sharded
                              TRAIN_BF16 for F32 (sums are F32 there, rounded
                              once) */

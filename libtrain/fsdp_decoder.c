@@ -215,7 +215,8 @@ train_status_t fsdp_adamw (const struct fsdp *f, const train_decoder_t *d,
         params[k].offset = r.at;
         params[k++].count = r.count;
     }
-    o.device = f->weights.t.device;
+    o.device = f->grads.t.device;
+    o.offload = f->opts.offload;
     status = train_adamw_create (&o, f->dtype, train_shard_size (f->plan),
                                  params, k, ret_adamw, err);
     free (params);

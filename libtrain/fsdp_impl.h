@@ -110,6 +110,7 @@ struct fsdp {
 
     train_tensor_t weights, grads; /* the shard; replicas: the model's */
     void *arena;                   /* of the shard */
+    void *far;     /* offload: its masters, pinned; else in [arena] */
     uint16_t *low; /* the masters rounded to wdtype: of the shard, or the
                       model's; NULL: they are of that type */
     bool own_low;

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
- * optim.c - AdamW over ranges of one arena, and global-norm clipping */
+ * optim.c - AdamW over ranges of one arena */
 #include "config.h"
 
 #include <train/optim.h>
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "backend.h"
 #include "err.h"
 #include "kernels/kernels.h"
 #include "optim.h"
+#include "optim_far.h"
 #include "opts.h"
 
 #ifndef HAVE_CUDA
@@ -33,7 +35,9 @@ struct train_adamw {
     int device; /* as [ops] counts */
     bool gpu;
     size_t esize; /* of moments, gradients, masters */
-    void *arena;  /* m, v, then masters */
+    void *arena;  /* m, v, then masters; with [far] pinned memory of the host */
+    size_t bytes; /* of it */
+    struct adamw_far *far; /* NULL: it is where the weights are */
     train_tensor_t m, v, masters;
     bool has_masters;
     float *factor; /* of a GPU: what grad_scale is given by */
@@ -107,15 +111,26 @@ static train_status_t view (const train_adamw_t *a, train_tensor_t *t, size_t k,
     TRY (train_tensor_view (t, (char *)a->arena + k * a->numel * a->esize,
                             a->dtype == TRAIN_F64 ? TRAIN_F64 : TRAIN_F32, 1,
                             shape, err));
-    if (a->gpu)
+    if (a->gpu && !a->opts.offload)
         t->t.device = (DLDevice){kDLCUDA, a->device};
     return TRAIN_OK;
 }
 
+static train_status_t add_arena (train_adamw_t *a, train_error_t *err)
+{
+    if (!a->opts.offload) {
+        TRY (a->ops->alloc (a->device, a->bytes, &a->arena, err));
+        return a->ops->fill (a->device, a->arena, 0, a->bytes, NULL, err);
+    }
+    TRY (a->ops->pin (a->device, a->bytes, &a->arena, err));
+    memset (a->arena, 0, a->bytes);
+    return adamw_far_create (a->ops, a->device, a->numel, &a->far, err);
+}
+
 static train_status_t add_moments (train_adamw_t *a, train_error_t *err)
 {
-    size_t arrays = is_half (a) ? 3 : 2, bytes;
-    train_status_t status = TRAIN_OK;
+    size_t arrays = is_half (a) ? 3 : 2;
+    train_status_t status;
     void *factor = NULL;
 
     a->esize = a->dtype == TRAIN_F64 ? sizeof (double) : sizeof (float);
@@ -123,11 +138,9 @@ static train_status_t add_moments (train_adamw_t *a, train_error_t *err)
         return err_set (err, TRAIN_ENOMEM,
                         "no memory for the moments of %zu parameters",
                         a->numel);
-    bytes = arrays * a->numel * a->esize;
-    status = a->ops->alloc (a->device, bytes, &a->arena, err);
-    if (status != TRAIN_OK)
+    a->bytes = arrays * a->numel * a->esize;
+    if ((status = add_arena (a, err)) != TRAIN_OK)
         return err_prefix (err, status, "moments of %zu parameters", a->numel);
-    TRY (a->ops->fill (a->device, a->arena, 0, bytes, NULL, err));
     TRY (a->ops->alloc (a->device, sizeof (float), &factor, err));
     a->factor = factor;
     TRY (view (a, &a->m, 0, err));
@@ -137,8 +150,8 @@ static train_status_t add_moments (train_adamw_t *a, train_error_t *err)
     return a->ops->sync (NULL, err);
 }
 
-static train_status_t check_place (const DLDevice *d, train_dtype_t dtype,
-                                   train_error_t *err)
+static train_status_t check_place (const DLDevice *d, bool offload,
+                                   train_dtype_t dtype, train_error_t *err)
 {
     bool gpu = d->device_type == kDLCUDA;
 
@@ -149,6 +162,9 @@ static train_status_t check_place (const DLDevice *d, train_dtype_t dtype,
     if (gpu && dtype == TRAIN_F64)
         return err_set (err, TRAIN_EINVAL,
                         "adamw: dtype is F64: GPUs have F32, BF16 and F16");
+    if (offload && !gpu)
+        return err_set (err, TRAIN_EINVAL,
+                        "adamw: offload, and the device is the host already");
     return TRAIN_OK;
 }
 
@@ -164,7 +180,7 @@ train_status_t train_adamw_create (const train_adamw_options_t *opts,
 
     if (status != TRAIN_OK)
         return status;
-    TRY (check_place (&o.device, dtype, err));
+    TRY (check_place (&o.device, o.offload, dtype, err));
     if (numel == 0 || !ret_adamw || (n && !params))
         return err_set (err, TRAIN_EINVAL,
                         "adamw: no element, or params or ret_adamw is NULL");
@@ -192,7 +208,11 @@ void train_adamw_destroy (train_adamw_t *a)
     if (!a)
         return;
     if (a->ops) {
-        a->ops->free (a->arena);
+        adamw_far_destroy (a->far);
+        if (!a->opts.offload)
+            a->ops->free (a->arena);
+        else if (a->arena)
+            a->ops->unpin (a->arena, a->bytes);
         a->ops->free (a->factor);
     }
     free (a->range);
@@ -200,8 +220,8 @@ void train_adamw_destroy (train_adamw_t *a)
 }
 
 static train_status_t check_tensor (const train_adamw_t *a, const DLTensor *t,
-                                    train_dtype_t want, const char *what,
-                                    train_error_t *err)
+                                    train_dtype_t want, bool may_be_far,
+                                    const char *what, train_error_t *err)
 {
     train_dtype_t dtype;
 
@@ -213,6 +233,8 @@ static train_status_t check_tensor (const train_adamw_t *a, const DLTensor *t,
     if (train_dtype_of (t->dtype, &dtype, NULL) != TRAIN_OK || dtype != want)
         return err_set (err, TRAIN_EINVAL, "adamw: %s is not %s", what,
                         train_dtype_name (want));
+    if (may_be_far && a->far && t->device.device_type == kDLCPU)
+        return TRAIN_OK;
     if ((t->device.device_type == kDLCUDA) != a->gpu
         || (a->gpu && t->device.device_id != a->device))
         return err_set (err, TRAIN_EINVAL,
@@ -268,8 +290,8 @@ static void take_masters (train_adamw_t *a, const DLTensor *weights,
     widen (start (&a->masters.t), start (weights), a->numel, stream);
 }
 
-static void narrow (train_adamw_t *a, DLTensor *weights, size_t from, size_t n,
-                    void *stream)
+static void narrow (const train_adamw_t *a, uint16_t *to, const float *from,
+                    size_t n, void *stream)
 {
     void (*run) (uint16_t *, const float *, size_t, void *) =
         a->dtype == TRAIN_BF16 ? kern_cast_f32_bf16_host
@@ -280,33 +302,84 @@ static void narrow (train_adamw_t *a, DLTensor *weights, size_t from, size_t n,
         run = a->dtype == TRAIN_BF16 ? kern_cast_f32_bf16_cuda
                                      : kern_cast_f32_f16_cuda;
 #endif
-    run ((uint16_t *)start (weights) + from,
-         (const float *)start (&a->masters.t) + from, n, stream);
+    run (to, from, n, stream);
 }
 
-/* Through the kernel that has masters and a factor: halves, and all of a GPU.
- * It writes the copy of bf16 itself.
- *   copy   NULL: none */
-static void update_mixed (train_adamw_t *a, DLTensor *weights, uint16_t *copy,
-                          const DLTensor *grads, double lr, const float *factor,
-                          void *stream)
+/* An update of halves, or of a GPU. */
+struct update {
+    const train_adamw_t *adamw;
+    float *weights;   /* (numel) masters */
+    uint16_t *copy;   /* (numel) their BF16; NULL: none */
+    uint16_t *halves; /* (numel) F16 weights; NULL: none */
+    const float *grads, *factor;
+    double lr;
+    void *stream;
+};
+
+/* Elements [first, first + n), whose p, m and v are [at]. The kernel writes the
+ * copy of bf16 itself. */
+static void update_part (const struct update *u, const struct range *r,
+                         float *const at[], size_t first, size_t n)
 {
-    const train_adamw_options_t *o = &a->opts;
-    float *m = start (&a->m.t), *v = start (&a->v.t);
-    const float *g = start (grads);
-    float *p = is_half (a) ? start (&a->masters.t) : start (weights);
+    const train_adamw_options_t *o = &u->adamw->opts;
+
+    u->adamw->ops->flat->adamw (at[0], u->copy ? u->copy + first : NULL, at[1],
+                                at[2], u->grads + first, u->factor, n, u->lr,
+                                o->beta1, o->beta2, o->eps,
+                                r->decay ? o->weight_decay : 0,
+                                u->adamw->updates + 1, first, NULL, u->stream);
+    if (u->halves)
+        narrow (u->adamw, u->halves + first, at[0], n, u->stream);
+}
+
+/* What of the ranges lies in [first, first + n), which begins at [at]; weights
+ * that were not brought are where they are. */
+static void update_piece (void *arg, float *const at[], size_t first, size_t n)
+{
+    const struct update *u = arg;
+    const train_adamw_t *a = u->adamw;
 
     for (size_t i = 0; i < a->n_ranges; i++) {
         const struct range *r = &a->range[i];
+        size_t from = r->offset > first ? r->offset : first;
+        size_t end = r->offset + r->count;
+        float *part[ADAMW_FAR_ARRAYS];
 
-        a->ops->flat->adamw (p + r->offset, copy ? copy + r->offset : NULL,
-                             m + r->offset, v + r->offset, g + r->offset,
-                             factor, r->count, lr, o->beta1, o->beta2, o->eps,
-                             r->decay ? o->weight_decay : 0, a->updates + 1,
-                             r->offset, NULL, stream);
-        if (a->dtype == TRAIN_F16)
-            narrow (a, weights, r->offset, r->count, stream);
+        if (end > first + n)
+            end = first + n;
+        if (from >= end)
+            continue;
+        for (int k = 0; k < ADAMW_FAR_ARRAYS; k++)
+            part[k] = at[k] ? at[k] + (from - first) : u->weights + from;
+        update_part (u, r, part, from, end - from);
     }
+}
+
+static train_status_t update_mixed (train_adamw_t *a, DLTensor *weights,
+                                    uint16_t *copy, const DLTensor *grads,
+                                    double lr, const float *factor,
+                                    void *stream, train_error_t *err)
+{
+    DLTensor *p = is_half (a) ? &a->masters.t : weights;
+    struct update u = {a,
+                       start (p),
+                       copy,
+                       a->dtype == TRAIN_F16 ? start (weights) : NULL,
+                       start (grads),
+                       factor,
+                       lr,
+                       stream};
+    float *arrays[ADAMW_FAR_ARRAYS] = {u.weights, start (&a->m.t),
+                                       start (&a->v.t)};
+
+    if (!a->far) {
+        update_piece (&u, arrays, 0, a->numel);
+        return TRAIN_OK;
+    }
+    if (p->device.device_type == kDLCUDA)
+        arrays[0] = NULL;
+    return adamw_far_run (a->far, arrays, a->numel, stream, update_piece, &u,
+                          err);
 }
 
 static train_status_t check_step (const train_adamw_t *a,
@@ -316,8 +389,8 @@ static train_status_t check_step (const train_adamw_t *a,
 {
     train_dtype_t wide = a->dtype == TRAIN_F64 ? TRAIN_F64 : TRAIN_F32;
 
-    TRY (check_tensor (a, weights, a->dtype, "weights", err));
-    TRY (check_tensor (a, grads, wide, "grads", err));
+    TRY (check_tensor (a, weights, a->dtype, !is_half (a), "weights", err));
+    TRY (check_tensor (a, grads, wide, false, "grads", err));
     if (!isfinite (lr) || lr < 0 || !isfinite (grad_scale))
         return err_set (err, TRAIN_EINVAL,
                         "adamw: lr %g or grad_scale %g is no usable number", lr,
@@ -330,15 +403,17 @@ train_status_t adamw_enqueue (train_adamw_t *a, DLTensor *weights,
                               const float *factor, void *stream,
                               train_error_t *err)
 {
+    train_status_t status;
     int before;
 
     TRY (check_step (a, weights, grads, lr, 1, err));
     before = a->ops->enter (a->device);
     take_masters (a, weights, stream);
-    update_mixed (a, weights, a->dtype == TRAIN_BF16 ? start (weights) : NULL,
-                  grads, lr, factor, stream);
+    status = update_mixed (a, weights,
+                           a->dtype == TRAIN_BF16 ? start (weights) : NULL,
+                           grads, lr, factor, stream, err);
     a->ops->leave (before);
-    return TRAIN_OK;
+    return status;
 }
 
 train_status_t adamw_enqueue_copy (train_adamw_t *a, DLTensor *weights,
@@ -346,15 +421,16 @@ train_status_t adamw_enqueue_copy (train_adamw_t *a, DLTensor *weights,
                                    double lr, const float *factor, void *stream,
                                    train_error_t *err)
 {
+    train_status_t status;
     int before;
 
     TRY (check_step (a, weights, grads, lr, 1, err));
     if (is_half (a) || a->dtype == TRAIN_F64)
         return err_set (err, TRAIN_EINVAL, "adamw: copies are of F32 weights");
     before = a->ops->enter (a->device);
-    update_mixed (a, weights, copy, grads, lr, factor, stream);
+    status = update_mixed (a, weights, copy, grads, lr, factor, stream, err);
     a->ops->leave (before);
-    return TRAIN_OK;
+    return status;
 }
 
 train_status_t train_adamw_step (train_adamw_t *a, DLTensor *weights,
@@ -390,7 +466,7 @@ train_status_t adamw_widen (train_adamw_t *a, const DLTensor *weights,
 {
     int before;
 
-    TRY (check_tensor (a, weights, a->dtype, "weights", err));
+    TRY (check_tensor (a, weights, a->dtype, !is_half (a), "weights", err));
     before = a->ops->enter (a->device);
     take_masters (a, weights, NULL);
     a->ops->leave (before);
@@ -402,12 +478,12 @@ train_status_t adamw_narrow (train_adamw_t *a, DLTensor *weights,
 {
     int before;
 
-    TRY (check_tensor (a, weights, a->dtype, "weights", err));
+    TRY (check_tensor (a, weights, a->dtype, !is_half (a), "weights", err));
     if (!is_half (a))
         return TRAIN_OK;
     a->has_masters = true;
     before = a->ops->enter (a->device);
-    narrow (a, weights, 0, a->numel, NULL);
+    narrow (a, start (weights), start (&a->masters.t), a->numel, NULL);
     a->ops->leave (before);
     return a->ops->sync (NULL, err);
 }
@@ -430,35 +506,4 @@ int64_t train_adamw_updates (const train_adamw_t *a)
 void train_adamw_set_updates (train_adamw_t *a, int64_t updates)
 {
     a->updates = updates < 0 ? 0 : updates;
-}
-
-train_status_t train_norm (const DLTensor *t, double *ret_norm,
-                           train_error_t *err)
-{
-    train_dtype_t dtype;
-    double sum = 0;
-
-    if (!t || !ret_norm || !train_tensor_is_compact (t))
-        return err_set (err, TRAIN_EINVAL,
-                        "norm: no result, or no compact tensor");
-    if (t->device.device_type == kDLCUDA)
-        return err_set (err, TRAIN_ENOTSUP, "norm: only of the host's memory");
-    if (train_dtype_of (t->dtype, &dtype, NULL) != TRAIN_OK
-        || (dtype != TRAIN_F32 && dtype != TRAIN_F64))
-        return err_set (err, TRAIN_ENOTSUP, "norm: only of F32 and F64");
-    if (dtype == TRAIN_F64)
-        kern_sumsq_f64_host (&sum, start (t), (size_t)train_tensor_numel (t),
-                             NULL);
-    else
-        kern_sumsq_f32_host (&sum, start (t), (size_t)train_tensor_numel (t),
-                             NULL);
-    *ret_norm = sqrt (sum);
-    return TRAIN_OK;
-}
-
-double train_clip_scale (double norm, double max)
-{
-    double scale = max > 0 ? max / (norm + 1e-6) : 1;
-
-    return scale < 1 ? scale : 1;
 }

@@ -67,6 +67,7 @@ static train_status_t make_engine (train_trainer_t *t, train_error_t *err)
         .least = o->least,
         .prefetch = o->prefetch,
         .no_sync = o->no_sync && sharded,
+        .offload = o->offload,
         .reduce = o->reduce_bf16       ? TRAIN_BF16
                   : dtype == TRAIN_F64 ? TRAIN_F64
                                        : TRAIN_F32,
@@ -95,7 +96,7 @@ static train_status_t same_weights (train_trainer_t *t, train_error_t *err)
     if (t->gpu || fsdp_is_sharded (t->fsdp))
         return TRAIN_OK;
     TRY (fsdp_settle (t->fsdp, err));
-    TRY (train_broadcast (t->moves, fsdp_weights (t->fsdp), 0, err));
+    TRY (trainer_shard_spread (t, fsdp_weights (t->fsdp), err));
     return trainer_updated (t, err);
 }
 

@@ -321,7 +321,7 @@ static train_status_t spread (train_trainer_t *t, train_ckpt_state_t *s,
     TRY (train_tensor_view (&view, s, TRAIN_U8, 1, shape, err));
     TRY (train_broadcast (t->group, &view.t, 0, err));
     for (int i = 0; i < 3 && !t->gpu && !trainer_is_sharded (t); i++)
-        TRY (train_broadcast (t->moves, all[i], 0, err));
+        TRY (trainer_shard_spread (t, all[i], err));
     TRY (trainer_updated (t, err));
     return take_state (t, s, err);
 }

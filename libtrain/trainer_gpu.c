@@ -73,6 +73,7 @@ static train_status_t make_adamw (train_trainer_t *t,
         params[k++].decay &= !g->no_decay[i];
     }
     o.device = c->device;
+    o.offload = t->opts.offload;
     status = train_adamw_create (&o, c->dtype, train_decoder_numel (t->decoder),
                                  params, k, &t->adamw, err);
     free (params);

@@ -37,6 +37,7 @@ static int64_t hash_options (const train_trainer_options_t *o)
                   o->no_sync,
                   o->reduce_bf16,
                   o->scaler != NULL,
+                  o->offload,
                   scaler.init,
                   scaler.growth,
                   scaler.backoff,

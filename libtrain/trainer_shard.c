@@ -40,6 +40,14 @@ bool trainer_shard_serves (const train_trainer_t *t)
     return t->fsdp && on_gpu (t);
 }
 
+train_status_t trainer_shard_spread (train_trainer_t *t, DLTensor *tensor,
+                                     train_error_t *err)
+{
+    bool gpu = tensor->device.device_type == kDLCUDA;
+
+    return train_broadcast (gpu ? t->moves : t->group, tensor, 0, err);
+}
+
 train_status_t trainer_shard_pass (train_trainer_t *t, int rows,
                                    int64_t *counted, train_error_t *err)
 {

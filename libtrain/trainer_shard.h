@@ -16,6 +16,10 @@ train_status_t trainer_shard_moves (train_trainer_t *trainer,
 /* trainer_shard_serves - is the engine on a GPU? */
 bool trainer_shard_serves (const train_trainer_t *trainer);
 
+/* trainer_shard_spread - rank 0's to all: by the group that moves such memory. */
+train_status_t trainer_shard_spread (train_trainer_t *trainer, DLTensor *t,
+                                     train_error_t *err);
+
 /* trainer_shard_pass - enqueue forward and backward of the rows that were taken.
  *   counted   added to */
 train_status_t trainer_shard_pass (train_trainer_t *trainer, int rows,

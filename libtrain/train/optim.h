@@ -11,6 +11,7 @@
 #ifndef TRAIN_OPTIM_H
 #define TRAIN_OPTIM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -32,6 +33,10 @@ typedef struct train_adamw_options {
     double weight_decay; /* >= 0; only of parameters with [decay] */
     DLDevice device;     /* {kDLCUDA, k}: all tensors are GPU k's; zeros or
                             kDLCPU: the host's */
+    bool offload;        /* of a GPU: moments and masters are pinned memory of
+                            the host (and so kDLCPU), and pass through the GPU in
+                            pieces at each step; 192 MiB there at most. F32
+                            weights may lie on either side */
 } train_adamw_options_t;
 
 /* train_adamw_create - moments (zero) for an arena of [numel] elements.

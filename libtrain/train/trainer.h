@@ -76,6 +76,8 @@ typedef struct train_trainer_options {
                              the model is sharded: of backend nccl, on the
                              decoder's GPU, with the ranks of [group] in their
                              order; borrowed as that. Else not looked at */
+    bool offload; /* of a GPU: moments, and masters of BF16 and F16, are in the
+                     host's memory and pass through the GPU at each update */
 } train_trainer_options_t;
 
 /* What a step was. */

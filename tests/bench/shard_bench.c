@@ -3,7 +3,7 @@
  * each, by any strategy: shard_bench STRATEGY PRESET BATCH SEQ STEPS [WORD...]
  *
  * STRATEGY is no_shard, ddp, grad_op or full; BATCH is one GPU's. Words: det,
- * cheap, blocks, f32, bf16wire, prefetch=N. RANK and the like are set, as for
+ * cheap, blocks, f32, bf16wire, offload, prefetch=N. RANK and the like are set, as for
  * nccl_bench. Rank 0 prints one JSON line; models are those of PyTorch's twin. */
 #include "config.h"
 
@@ -128,6 +128,8 @@ static void set_word (struct bench *b, const char *word)
         b->config.dtype = TRAIN_F32;
     else if (strcmp (word, "bf16wire") == 0)
         b->options.reduce = TRAIN_BF16;
+    else if (strcmp (word, "offload") == 0)
+        b->options.offload = true;
     else if (strncmp (word, "prefetch=", 9) == 0)
         b->options.prefetch = number (word + 9);
     else
@@ -214,11 +216,12 @@ static void print (struct bench *b)
         "{\"op\": \"train\", \"who\": \"libtrain\", \"strategy\": \"%s\", "
         "\"preset\": \"%s\", \"params\": %zu, \"world\": %d, \"batch\": %d, "
         "\"seq\": %d, \"dtype\": \"%s\", \"deterministic\": %d, "
-        "\"recompute\": %d, \"prefetch\": %d, \"reduce\": \"%s\", ",
+        "\"recompute\": %d, \"prefetch\": %d, \"reduce\": \"%s\", "
+        "\"offload\": %d, ",
         strategies[b->options.strategy], b->preset, train_decoder_numel (b->m),
         b->world, b->B, b->T, train_dtype_name (b->config.dtype),
         b->config.deterministic, (int)b->config.recompute, b->options.prefetch,
-        train_dtype_name (b->options.reduce));
+        train_dtype_name (b->options.reduce), b->options.offload);
     printf ("\"ms\": %.2f, \"tok_s\": %.0f, \"gib\": %.2f, \"first_loss\": "
             "%.3f, \"loss\": %.3f, \"norm\": %.3f}\n",
             ms, tokens / ms * 1e3, (double)b->bytes / (1 << 30), b->first,

@@ -92,6 +92,7 @@ row ()
     figures "step, $n GPUs: $*" ranks "$n" 80 tests/bench/shard_bench "$@"
     [ -n "${TRAIN_TORCH:-}" ] && [ "$n" -gt 1 ] || return
     [[ " $* " != *" blocks "* ]] || torch=(--ckpt)
+    [[ " $* " != *" offload "* ]] || torch=(--offload)
     figures "PyTorch, $n GPUs: $*" timeout -k 5 150 python3 -m torch.distributed.run \
         --standalone --nproc_per_node="$n" "$TRAIN_TORCH" --strategy "$1" --preset "$2" --batch "$3" --seq "$4" \
         --steps "$5" --compile "${torch[@]}"
@@ -134,6 +135,7 @@ if [ "$what" = all ] || [ "$what" = step ]; then
         row $n full 350m 8 1024 20
         row $n ddp 1b 1 512 20
         row $n full 3b 4 2048 9 blocks
+        row $n full 1b 8 2048 12 offload
     done
     # the same batch a GPU on one: how much more two and four do
     row 1 full 1b 8 2048 12

@@ -99,6 +99,15 @@ ok "and say where" grep -q "^resumed at step $((steps + 3)) " "$tmp/out"
 ok "fp16: a scale that all ranks agree on" ranks "$gpus" precision.param=fp16 precision.scaler=on \
     shard.strategy=full "log.file=$tmp/fp16"
 ok "fp16: the losses of one GPU in bf16, roughly" near "$tmp/bf16" "$tmp/fp16" 3e-2 $steps
+for strategy in full ddp; do
+    m=$tmp/far-$strategy
+    ok "$strategy, offload: trains" ranks "$gpus" precision.param=bf16 "shard.strategy=$strategy" \
+        shard.offload=on "log.file=$m" "checkpoint.dir=$m-ck" checkpoint.every=10
+    ok "$strategy, offload: the losses of one GPU" near "$tmp/bf16" "$m" 1e-2 $steps
+    ok "$strategy, offload: goes on" ranks "$gpus" precision.param=bf16 "shard.strategy=$strategy" \
+        shard.offload=on "log.file=$m" "checkpoint.dir=$m-ck" run.steps=$((steps + 2))
+    ok "$strategy, offload: from where it was" grep -q "^resumed at step $steps " "$tmp/out"
+done
 if [ "$gpus" -gt 1 ]; then
     OWN=1 ok "each rank sees its own GPU alone" ranks "$gpus" shard.strategy=full "log.file=$tmp/own"
     ok "the same losses" near "$tmp/fp32" "$tmp/own" 1e-4 $steps

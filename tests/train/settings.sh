@@ -73,7 +73,7 @@ precision|scaler = on|s.ini:17: \[precision\] scaler: is of use with param = fp1
 precision|scaler = yes|s.ini:17: scaler: 'yes' is not on or off
 precision|stochastic_rounding = on|s.ini:17: \[precision\] stochastic_rounding: is not served
 shard|strategy = half|s.ini:17: strategy: 'half' is not one of no_shard,ddp
-shard|offload = on|s.ini:17: \[shard\] offload: needs a GPU
+shard|offload = on|s.ini:17: \[shard\] offload: is of a GPU's memory
 shard|prefetch = 2|s.ini:17: \[shard\] prefetch: is of use with strategy = grad_op or full
 shard|wrap = layer|s.ini:17: \[shard\] wrap: is of no use with strategy = no_shard
 shard|wrap = 5k|s.ini:17: \[shard\] wrap: is neither layer nor a number

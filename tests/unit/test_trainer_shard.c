@@ -17,6 +17,7 @@
 #include "group_ranks.h"
 #include "libtrain/decoder_impl.h"
 #include "libtrain/group_impl.h"
+#include "libtrain/optim_far.h"
 
 #define STEPS 6
 #define HALF  3 /* where it is saved, and gone on from */
@@ -29,7 +30,7 @@ static const train_scaler_options_t scaler = {
 static struct {
     train_dtype_t dtype;
     train_strategy_t strategy;
-    bool saves, loads;
+    bool saves, loads, offload;
     double loss[STEPS], norm[STEPS], eval, bound;
     bool skipped[STEPS];
 } run;
@@ -61,6 +62,7 @@ static train_trainer_options_t options (train_group_t *gpus)
         .prefetch = 1,
         .scaler = run.dtype == TRAIN_F16 ? &scaler : NULL,
         .device_group = gpus,
+        .offload = run.offload,
     };
 }
 
@@ -346,6 +348,58 @@ static void test_go_on (void **state)
     run.loads = false;
 }
 
+/* Moments and masters in host memory, in pieces that divide nothing. */
+static void test_offload (void **state)
+{
+    static const train_dtype_t dtype[] = {TRAIN_F32, TRAIN_BF16, TRAIN_F16};
+
+    (void)state;
+    adamw_far_piece (199);
+    for (int i = 0; i < 3; i++) {
+        reference (dtype[i], i ? 5e-3 : 1e-4);
+        run.offload = true;
+        for (int s = TRAIN_DDP; s <= TRAIN_FULL_SHARD; s++) {
+            run.strategy = (train_strategy_t)s;
+            run.saves = s == TRAIN_FULL_SHARD;
+            run_on (s == TRAIN_DDP ? "ab" : "aab");
+        }
+        run.saves = false;
+        run.loads = true;
+        run.strategy = TRAIN_DDP;
+        run_on ("aa");
+        run.offload = run.loads = false;
+        run.strategy = TRAIN_FULL_SHARD;
+        run_on ("a");
+    }
+    adamw_far_piece (0);
+}
+
+/* On the host nothing is far. */
+static void test_offload_of_host (void **state)
+{
+    train_trainer_options_t o;
+    train_group_t *group = NULL;
+    train_error_t err = {0};
+    struct made m = {0};
+
+    (void)state;
+    run.strategy = TRAIN_NO_SHARD;
+    run.offload = true;
+    unsetenv ("RANK");
+    setenv ("RV_BOOT", "single", 1);
+    assert_int_equal (train_group_create (NULL, &group, NULL), 0);
+    assert_int_equal (parts (&m, NULL), 0);
+    o = options (NULL);
+    assert_int_equal (
+        train_trainer_create (&o, group, m.data, m.decoder, &m.trainer, &err),
+        TRAIN_EINVAL);
+    assert_non_null (strstr (err.text, "is on the host already"));
+    drop (&m);
+    train_group_destroy (group);
+    unsetenv ("RV_BOOT");
+    run.offload = false;
+}
+
 /* Without a group that can move what lies on a GPU. */
 static void lonely (struct job *job, int rank, train_group_t *gpus)
 {
@@ -399,6 +453,8 @@ int main (void)
         cmocka_unit_test (test_float),
         cmocka_unit_test (test_scale),
         cmocka_unit_test (test_go_on),
+        cmocka_unit_test (test_offload),
+        cmocka_unit_test (test_offload_of_host),
         cmocka_unit_test (test_no_group),
     };
 

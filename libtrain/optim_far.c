@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * optim_far.c - pieces of an optimizer's state: in, updated, out */
+#include "optim_far.h"
+
+#include <stdlib.h>
+
+#include "backend.h"
+#include "err.h"
+
+#define SLOTS 4
+/* Elements of a piece: three arrays of it are 48 MiB, a millisecond of a link. */
+#define PIECE ((size_t)4 << 20)
+
+struct slot {
+    float *at[ADAMW_FAR_ARRAYS];
+    void *ready; /* event: it has come */
+    void *done;  /* event: it is updated */
+    void *free;  /* event: it is back */
+};
+
+struct adamw_far {
+    const struct backend_ops *ops;
+    int device;
+    size_t size;    /* of a piece */
+    void *memory;   /* of all slots */
+    void *in, *out; /* streams */
+    void *begin;    /* event: what a run comes after */
+    struct slot slot[SLOTS];
+};
+
+static train_status_t make_slot (struct adamw_far *f, size_t i,
+                                 train_error_t *err)
+{
+    struct slot *s = &f->slot[i];
+
+    for (size_t k = 0; k < ADAMW_FAR_ARRAYS; k++)
+        s->at[k] = (float *)f->memory + (i * ADAMW_FAR_ARRAYS + k) * f->size;
+    TRY (f->ops->event_create (f->device, &s->ready, err));
+    TRY (f->ops->event_create (f->device, &s->done, err));
+    TRY (f->ops->event_create (f->device, &s->free, err));
+    return f->ops->event_record (s->free, f->device, f->out, err);
+}
+
+static train_status_t fill (struct adamw_far *f, train_error_t *err)
+{
+    size_t bytes = SLOTS * ADAMW_FAR_ARRAYS * f->size * sizeof (float);
+
+    TRY (f->ops->alloc (f->device, bytes, &f->memory, err));
+    TRY (f->ops->stream_create (f->device, &f->in, err));
+    TRY (f->ops->stream_create (f->device, &f->out, err));
+    TRY (f->ops->event_create (f->device, &f->begin, err));
+    for (size_t i = 0; i < SLOTS; i++)
+        TRY (make_slot (f, i, err));
+    return TRAIN_OK;
+}
+
+static size_t piece = PIECE;
+
+void adamw_far_piece (size_t elements)
+{
+    piece = elements ? elements : PIECE;
+}
+
+train_status_t adamw_far_create (const struct backend_ops *ops, int device,
+                                 size_t numel, struct adamw_far **ret_far,
+                                 train_error_t *err)
+{
+    struct adamw_far *f = calloc (1, sizeof (*f));
+    train_status_t status;
+
+    if (!f)
+        return err_set (err, TRAIN_ENOMEM, "no memory for an optimizer");
+    f->ops = ops;
+    f->device = device;
+    f->size = numel < piece ? numel : piece;
+    if ((status = fill (f, err)) != TRAIN_OK)
+        adamw_far_destroy (f);
+    else
+        *ret_far = f;
+    return status;
+}
+
+static void drop (const struct adamw_far *f, void *event)
+{
+    if (event)
+        f->ops->event_destroy (event);
+}
+
+void adamw_far_destroy (struct adamw_far *f)
+{
+    if (!f)
+        return;
+    if (f->out)
+        (void)f->ops->sync (f->out, NULL);
+    for (size_t i = 0; i < SLOTS; i++) {
+        drop (f, f->slot[i].ready);
+        drop (f, f->slot[i].done);
+        drop (f, f->slot[i].free);
+    }
+    drop (f, f->begin);
+    if (f->in)
+        f->ops->stream_destroy (f->in);
+    if (f->out)
+        f->ops->stream_destroy (f->out);
+    f->ops->free (f->memory);
+    free (f);
+}
+
+/* [stream] goes on when [event], recorded on [from] now, has come. */
+static train_status_t chain (const struct adamw_far *f, void *event, void *from,
+                             void *stream, train_error_t *err)
+{
+    TRY (f->ops->event_record (event, f->device, from, err));
+    return f->ops->event_wait (stream, f->device, event, err);
+}
+
+static train_status_t bring (const struct adamw_far *f, const struct slot *s,
+                             float *const host[], size_t first, size_t n,
+                             train_error_t *err)
+{
+    TRY (f->ops->event_wait (f->in, f->device, s->free, err));
+    for (size_t k = 0; k < ADAMW_FAR_ARRAYS; k++)
+        if (host[k])
+            TRY (f->ops->copy (s->at[k], host[k] + first, n * sizeof (float),
+                               f->in, err));
+    return TRAIN_OK;
+}
+
+static train_status_t take_back (const struct adamw_far *f,
+                                 const struct slot *s, float *const host[],
+                                 size_t first, size_t n, train_error_t *err)
+{
+    for (size_t k = 0; k < ADAMW_FAR_ARRAYS; k++)
+        if (host[k])
+            TRY (f->ops->copy (host[k] + first, s->at[k], n * sizeof (float),
+                               f->out, err));
+    return f->ops->event_record (s->free, f->device, f->out, err);
+}
+
+train_status_t adamw_far_run (struct adamw_far *f,
+                              float *const host[ADAMW_FAR_ARRAYS], size_t n,
+                              void *stream,
+                              void (*update) (void *arg,
+                                              float *const at[ADAMW_FAR_ARRAYS],
+                                              size_t first, size_t count),
+                              void *arg, train_error_t *err)
+{
+    size_t k = 0;
+
+    TRY (chain (f, f->begin, stream, f->in, err));
+    for (size_t first = 0; first < n; first += f->size) {
+        const struct slot *s = &f->slot[k++ % SLOTS];
+        size_t count = n - first < f->size ? n - first : f->size;
+        float *at[ADAMW_FAR_ARRAYS];
+
+        for (size_t i = 0; i < ADAMW_FAR_ARRAYS; i++)
+            at[i] = host[i] ? s->at[i] : NULL;
+        TRY (bring (f, s, host, first, count, err));
+        TRY (chain (f, s->ready, f->in, stream, err));
+        update (arg, at, first, count);
+        TRY (chain (f, s->done, stream, f->out, err));
+        TRY (take_back (f, s, host, first, count, err));
+    }
+    return chain (f, f->begin, f->out, stream, err);
+}
