@@ -112,7 +112,7 @@ static void one_gpu (train_dtype_t dtype)
                               train_decoder_n_params (d), &a, &err));
     need (gpu_step_create (d, a, &step, &err));
     for (int s = 0; s < STEPS; s++) {
-        need (gpu_step_begin (step, &err));
+        gpu_step_begin (step, 1);
         need (decoder_step_add (d, tokens[s], targets[s], world * B, T,
                                 1.0 / (world * B * T), &n, &err));
         need (gpu_step_end (step, LR, 1, 1, &report, &err));
