@@ -192,17 +192,19 @@ static train_status_t try_once (struct http *h, double left,
     return refusal (h, code, err);
 }
 
-/* Grows twofold, from half to one and a half of it. */
+/* What the server asks for, and up to half of it; where it asks for nothing,
+ * twofold each time, from half to one and a half of that. */
 static double wait_for (struct http *h, int tries, double asked)
 {
-    double wait = WAIT_LEAST * (double)(1 << (tries < 7 ? tries : 7));
     const uint32_t key[2] = {(uint32_t)h->draw, (uint32_t)(h->draw >> 32)};
     uint32_t draw[4] = {(uint32_t)tries};
+    double wait = WAIT_LEAST * (double)(1 << (tries < 7 ? tries : 7));
 
     philox4x32 (draw, key, draw);
+    if (asked > 0)
+        return asked * (1 + (double)draw[0] / 8589934592.0);
     wait = wait > WAIT_MOST ? WAIT_MOST : wait;
-    wait *= 0.5 + (double)draw[0] / 4294967296.0;
-    return asked > wait ? asked + wait / 4 : wait;
+    return wait * (0.5 + (double)draw[0] / 4294967296.0);
 }
 
 /* Until it is answered, or the deadline has passed. */

@@ -14,6 +14,7 @@
 #include "generate_cmd.h"
 #include "plot.h"
 #include "probe_cmd.h"
+#include "refserver.h"
 #include "run.h"
 #include "tokenize_cmd.h"
 
@@ -35,6 +36,7 @@ static const char usage[] =
     "       rv-train generate [OPTION...] MODEL PROMPT...\n"
     "       rv-train plot [OPTION...] METRICS...\n"
     "       rv-train probe [--json]\n"
+    "       rv-train refserver [OPTION...] MODEL\n"
     "       rv-train --help | --version\n"
     "Train a language model on text, as FILE says (rv-train(1)).\n"
     "\n"
@@ -48,6 +50,7 @@ static const char usage[] =
     "checkpoint\n"
     "  plot                curves of files of metrics, here or as SVG\n"
     "  probe               try copies between each two GPUs with patterns\n"
+    "  refserver           say over HTTP how likely tokens are\n"
     "  --help              this text\n"
     "  --version           version, and what it was built for\n"
     "\n"
@@ -216,6 +219,16 @@ static int plot (int argc, char **argv)
     return EXIT_OK;
 }
 
+static int refserver (int argc, char **argv)
+{
+    train_error_t err = {0};
+    struct who who = {0};
+
+    if (refserver_cmd (argc - 1, argv + 1, &err) != TRAIN_OK)
+        return fail (who, "serve", "a model", &err);
+    return EXIT_OK;
+}
+
 static int command (int argc, char **argv)
 {
     bool check = argc > 1 && strcmp (argv[1], "--check") == 0;
@@ -244,6 +257,8 @@ static int command (int argc, char **argv)
         return generate (argc, argv);
     if (!check && strcmp (argv[at], "plot") == 0)
         return plot (argc, argv);
+    if (!check && strcmp (argv[at], "refserver") == 0)
+        return refserver (argc, argv);
     if (!check && strcmp (argv[at], "tokenize") == 0)
         return tokenize (argc, argv);
     if (!check && strcmp (argv[at], "export") == 0)
@@ -251,7 +266,8 @@ static int command (int argc, char **argv)
     if (!strpbrk (argv[at], "./"))
         return usage_error (
             "a file's name has a '.' or a '/', and the "
-            "commands are ckpt, tokenize, export, generate, plot, probe",
+            "commands are ckpt, tokenize, export, generate, plot, probe, "
+            "refserver",
             argv[at]);
     for (int i = at + 1; i < argc; i++)
         if (!strchr (argv[i], '='))

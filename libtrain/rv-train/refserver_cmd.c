@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * refserver_cmd.c - rv-train refserver: options, the model, and from the first
+ * request to the signal that ends it */
+#include "config.h"
+
+#include "refserver.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <xxhash.h>
+
+#include "generate_cmd.h"
+
+#include "libtrain/backend.h"
+#include "libtrain/decoder_impl.h"
+#include "libtrain/err.h"
+#include "libtrain/token_file.h"
+
+#define PIECE ((size_t)16 << 20) /* bytes of weights that are summed at once */
+
+struct server {
+    const char *model, *token_file;
+    train_dtype_t dtype;
+    int device; /* -1 automatic, 0 host, 1 GPU */
+    long merge; /* -1: as the device has it */
+    struct refserver_queue_options q;
+    struct refserver_http_options h;
+
+    train_decoder_t *decoder;
+    train_reference_t *reference;
+    struct refserver_queue *queue;
+    struct refserver_http *http;
+    char sum[LOGPS_MODEL], token[TOKEN_MOST + 1];
+    char *dir, *url;
+};
+
+static const struct option options[] = {
+    {"port", required_argument, NULL, 'p'},
+    {"address", required_argument, NULL, 'a'},
+    {"token-file", required_argument, NULL, 't'},
+    {"max-tokens", required_argument, NULL, 'm'},
+    {"queue", required_argument, NULL, 'q'},
+    {"batch-tokens", required_argument, NULL, 'b'},
+    {"connections", required_argument, NULL, 'c'},
+    {"timeout", required_argument, NULL, 's'},
+    {"dtype", required_argument, NULL, 'd'},
+    {"device", required_argument, NULL, 'D'},
+    {NULL, 0, NULL, 0},
+};
+
+static train_status_t whole (const char *name, const char *text, long least,
+                             long most, long *ret, train_error_t *err)
+{
+    char *end;
+
+    errno = 0;
+    *ret = strtol (text, &end, 10);
+    if (end == text || *end || errno || *ret < least || *ret > most)
+        return err_set (err, TRAIN_EINVAL,
+                        "--%s '%s' is not within %ld and %ld", name, text,
+                        least, most);
+    return TRAIN_OK;
+}
+
+static train_status_t choice (const char *name, const char *text,
+                              const char *const words[3], int *ret,
+                              train_error_t *err)
+{
+    for (*ret = 0; *ret < 3; (*ret)++)
+        if (strcmp (text, words[*ret]) == 0)
+            return TRAIN_OK;
+    return err_set (err, TRAIN_EINVAL, "--%s '%s' is none of %s, %s, %s", name,
+                    text, words[0], words[1], words[2]);
+}
+
+static train_status_t take_word (struct server *s, int which, const char *arg,
+                                 train_error_t *err)
+{
+    static const char *const devices[] = {"auto", "cpu", "cuda"};
+    static const char *const dtypes[] = {"fp32", "bf16", "fp16"};
+    static const train_dtype_t dtype[] = {TRAIN_F32, TRAIN_BF16, TRAIN_F16};
+    int i;
+
+    switch (which) {
+    case 'a':
+        s->h.address = arg;
+        return TRAIN_OK;
+    case 't':
+        s->token_file = arg;
+        return TRAIN_OK;
+    case 'd':
+        TRY (choice ("dtype", arg, dtypes, &i, err));
+        s->dtype = dtype[i];
+        return TRAIN_OK;
+    default:
+        TRY (choice ("device", arg, devices, &i, err));
+        s->device = i - 1;
+        return TRAIN_OK;
+    }
+}
+
+static train_status_t take_option (struct server *s, int which, const char *arg,
+                                   train_error_t *err)
+{
+    long v = 0;
+
+    switch (which) {
+    case 'p':
+        TRY (whole ("port", arg, 0, 65535, &v, err));
+        s->h.port = (int)v;
+        return TRAIN_OK;
+    case 'm':
+        TRY (whole ("max-tokens", arg, 1, 1L << 26, &v, err));
+        s->h.max_tokens = (size_t)v;
+        return TRAIN_OK;
+    case 'q':
+        TRY (whole ("queue", arg, 1, 1 << 20, &v, err));
+        s->q.most = (int)v;
+        return TRAIN_OK;
+    case 'b':
+        return whole ("batch-tokens", arg, 0, 1L << 26, &s->merge, err);
+    case 'c':
+        TRY (whole ("connections", arg, 1, 1 << 16, &v, err));
+        s->h.connections = (int)v;
+        return TRAIN_OK;
+    case 's':
+        TRY (whole ("timeout", arg, 1, 86400, &v, err));
+        s->h.timeout = (int)v;
+        return TRAIN_OK;
+    default:
+        return take_word (s, which, arg, err);
+    }
+}
+
+static train_status_t read_options (struct server *s, int argc, char **argv,
+                                    train_error_t *err)
+{
+    int which;
+
+    optind = 1;
+    opterr = 0;
+    while ((which = getopt_long (argc, argv, "", options, NULL)) != -1) {
+        if (which == '?' || which == ':')
+            return err_set (err, TRAIN_EINVAL,
+                            "'%s' is no option, or lacks its value; "
+                            "rv-train(1) has them",
+                            argv[optind - 1]);
+        TRY (take_option (s, which, optarg, err));
+    }
+    if (optind + 1 != argc)
+        return err_set (err, TRAIN_EINVAL,
+                        "expected one model: a directory or a checkpoint");
+    s->model = argv[optind];
+    return TRAIN_OK;
+}
+
+/* auto: a GPU where there is one. */
+static bool on_gpu (const struct server *s)
+{
+    const struct backend_ops *ops;
+
+    if (s->device >= 0)
+        return s->device == 1;
+    return backend_find ("cuda", &ops, NULL) == TRAIN_OK
+           && ops->probe (NULL, NULL) == TRAIN_OK;
+}
+
+static train_status_t sum_into (XXH3_state_t *state, const train_decoder_t *m,
+                                char *room, train_error_t *err)
+{
+    size_t all = m->numel * m->kern->elem_size;
+    const char *from = m->weights.t.data;
+
+    XXH3_64bits_reset (state);
+    for (size_t at = 0; at < all; at += PIECE) {
+        size_t n = all - at < PIECE ? all - at : PIECE;
+
+        TRY (m->ops->copy (room, from + at, n, m->stream, err));
+        TRY (m->ops->sync (m->stream, err));
+        XXH3_64bits_update (state, room, n);
+    }
+    return TRAIN_OK;
+}
+
+/* What tells one model from another: of all weights, as they are used. */
+static train_status_t sum_weights (struct server *s, train_error_t *err)
+{
+    XXH3_state_t *state = XXH3_createState ();
+    char *room = malloc (PIECE);
+    train_status_t status;
+
+    if (state && room)
+        status = sum_into (state, s->decoder, room, err);
+    else
+        status = err_set (err, TRAIN_ENOMEM, "no memory to sum the weights");
+    if (status == TRAIN_OK)
+        snprintf (s->sum, sizeof (s->sum), "%016" PRIx64,
+                  (uint64_t)XXH3_64bits_digest (state));
+    free (room);
+    XXH3_freeState (state);
+    return status;
+}
+
+static train_status_t open_model (struct server *s, train_error_t *err)
+{
+    bool gpu = on_gpu (s);
+
+    TRY (generate_model (s->model, s->dtype, gpu, &s->decoder, &s->dir, err));
+    TRY (sum_weights (s, err));
+    /* On the host the rows of a product hang, in their last bits, on how many
+     * there are; there an answer is to be the same whoever else asks. */
+    s->q.merge = s->merge >= 0 ? (size_t)s->merge : gpu ? 16384 : 0;
+    s->q.same_t = s->decoder->config.rope.kind == TRAIN_ROPE_DYNAMIC;
+    s->h.vocab = s->decoder->config.vocab;
+    s->h.model = s->sum;
+    return train_reference_open_decoder (s->decoder, &s->reference, err);
+}
+
+static train_status_t serve (struct server *s, train_error_t *err)
+{
+    sigset_t ends;
+    int which;
+
+    /* Before there are threads, which inherit it. */
+    sigemptyset (&ends);
+    sigaddset (&ends, SIGTERM);
+    sigaddset (&ends, SIGINT);
+    sigaddset (&ends, SIGUSR1);
+    pthread_sigmask (SIG_BLOCK, &ends, NULL);
+    signal (SIGPIPE, SIG_IGN);
+    TRY (open_model (s, err));
+    TRY (refserver_queue_start (s->reference, &s->q, &s->queue, err));
+    TRY (refserver_http_start (s->queue, &s->h, &s->http, &s->url, err));
+    printf ("refserver: %s serves %s, sum %s, vocabulary %d\n", s->url,
+            s->model, s->sum, s->h.vocab);
+    fflush (stdout);
+    sigwait (&ends, &which);
+    return TRAIN_OK;
+}
+
+/* What the model is at is ended and answered; who waits hears 503. */
+static void end (struct server *s)
+{
+    refserver_http_quiet (s->http);
+    refserver_queue_stop (s->queue);
+    refserver_http_stop (s->http);
+    train_reference_close (s->reference);
+    train_decoder_destroy (s->decoder);
+    explicit_bzero (s->token, sizeof (s->token));
+    free (s->dir);
+    free (s->url);
+}
+
+train_status_t refserver_cmd (int argc, char **argv, train_error_t *err)
+{
+    struct server s = {
+        .dtype = TRAIN_F32,
+        .device = -1,
+        .merge = -1,
+        .q = {.most = 256},
+        .h = {.port = 8077,
+              .max_tokens = 1 << 17,
+              .connections = 256,
+              .timeout = 30},
+    };
+    train_status_t status;
+
+    TRY (read_options (&s, argc, argv, err));
+    if (s.token_file) {
+        TRY (token_file_read (s.token_file, s.token, err));
+        s.h.token = s.token;
+    }
+    status = serve (&s, err);
+    end (&s);
+    return status;
+}

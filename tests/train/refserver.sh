@@ -1,0 +1,200 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# refserver.sh - rv-train refserver: its answers are those of the model in this
+# process, it can be killed in mid-run, and refuses what it must
+: "${top_srcdir:?}"
+# shellcheck source=tests/train/lib.bash
+. "$top_srcdir/tests/train/lib.bash"
+
+tool=$top_builddir/tests/train/ref_tool
+server="" url="" host="" port=""
+
+# serve ARG... - start it, and read where it listens.
+serve ()
+{
+    local i
+    : >"$tmp/server" # what the last one said is not to be read
+    "$train" refserver "$@" >"$tmp/server" 2>&1 &
+    server=$!
+    started+=("$server")
+    for ((i = 0; i < 300; i++)); do
+        url=$(sed -nE 's/^refserver: (http[^ ]*) .*/\1/p' "$tmp/server")
+        [ -z "$url" ] || break
+        kill -0 "$server" 2>/dev/null || break
+        sleep 0.1
+    done
+    port=${url##*:} host=${url#http://} host=${host%:*}
+    [ -n "$url" ] || { cat "$tmp/server" >"$tmp/out"; return 1; }
+}
+
+# ended STATUS - the server ends with it
+ended ()
+{
+    wait "$server"
+    [ $? = "$1" ]
+}
+
+stopped ()
+{
+    kill -TERM "$server" && ended 0
+}
+
+# refused STATUS PATTERN ARG... - it does not start, and one line says why
+refused ()
+{
+    local want=$1 pattern=$2 rc
+    shift 2
+    timeout 20 "$train" refserver "$@" >"$tmp/out" 2>&1
+    rc=$?
+    [ $rc = "$want" ] && [ "$(wc -l <"$tmp/out")" = 1 ] && grep -Eq -- "$pattern" "$tmp/out"
+}
+
+# raw - stdin to the server, its answer to $tmp/out; ends when it closes
+raw ()
+{
+    { exec 9<>"/dev/tcp/$host/$port"; } 2>/dev/null || return 1
+    cat >&9
+    timeout 3 cat <&9 >"$tmp/out"
+    exec 9<&-
+}
+
+# says STATUS PATTERN METHOD PATH BODY [HEADER...] - one request and its answer
+says ()
+{
+    local status=$1 pattern=$2 method=$3 path=$4 body=$5
+    shift 5
+    {
+        printf '%s %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n' "$method" "$path" "${#body}"
+        [ $# = 0 ] || printf '%s\r\n' "$@"
+        printf '\r\n%s' "$body"
+    } | raw
+    head -n 1 "$tmp/out" | grep -q "^HTTP/1.1 $status " && grep -Eq -- "$pattern" "$tmp/out"
+}
+
+asks ()
+{
+    timeout 100 "$tool" "$@" >"$tmp/out" 2>&1
+}
+
+# asked_in_vain PATTERN ARG...
+asked_in_vain ()
+{
+    local pattern=$1
+    shift
+    ! asks "$@" && grep -Eq -- "$pattern" "$tmp/out"
+}
+
+small "$tmp/g.ini" '[checkpoint]' "dir = $tmp/ckpt" 'every = 12'
+ok "a model" run "$tmp/g.ini"
+if ! serve --port 0 "$tmp/ckpt" && grep -q 'built without libmicrohttpd' "$tmp/server"; then
+    ok "without libmicrohttpd the error says so" grep -q -- --with-microhttpd "$tmp/server"
+    plan
+    exit 0
+fi
+ok "it listens at a free port of this machine" test "$host" = 127.0.0.1
+ok "health has version, model and vocabulary" says 200 '"api":1,"version":"[0-9.]+","model":"[0-9a-f]{16}","vocabulary":256' GET /health ''
+ok "another path is not there" says 404 '/v1/logps' POST /v2/logps x
+ok "another method is refused" says 405 'Allow: POST' GET /v1/logps ''
+ok "garbage is 400 with a JSON error" says 400 '^\{"error":"[^"]+"\}$' POST /v1/logps 'no safetensors at all'
+ok "so is nothing" says 400 '"error"' POST /v1/logps ''
+printf '\r\n\r\n\0\1\2garbage\r\n\r\n' | raw
+ok "what is no HTTP leaves it up" says 200 ok GET /health ''
+if ! asks ask "$url" - 256 5 && grep -q 'built without libcurl' "$tmp/out"; then
+    ok "without libcurl the error says so" grep -q -- --with-curl "$tmp/out"
+    ok "it stops" stopped
+    plan
+    exit 0
+fi
+ok "answers have the bits of the model here" asks same "$tmp/ckpt" "$url" - 12 20
+ok "another vocabulary is refused" asked_in_vain 'EMISMATCH .*has 256 tokens, the one that is trained 257' ask "$url" - 257 5
+
+# Killed without a goodbye, and back a while later at the same port.
+killed ()
+{
+    local asker
+    timeout 100 "$tool" same "$tmp/ckpt" "$url" - 400 60 >"$tmp/out" 2>&1 &
+    asker=$!
+    started+=("$asker")
+    until grep -q '^batch 40:' "$tmp/out"; do kill -0 $asker 2>/dev/null || return 1; sleep 0.01; done
+    kill -KILL "$server"
+    wait "$server" 2>/dev/null
+    sleep 0.3
+    serve --port "$port" "$tmp/ckpt" || return 1
+    wait $asker && [ "$(grep -c ': same,' "$tmp/out")" = 400 ]
+}
+ok "killed and started again in mid-run, no step is lost" killed
+
+other ()
+{
+    local asker
+    timeout 100 "$tool" same "$tmp/ckpt" "$url" - 4000 60 >"$tmp/out" 2>&1 &
+    asker=$!
+    started+=("$asker")
+    until grep -q '^batch 10:' "$tmp/out"; do kill -0 $asker 2>/dev/null || return 1; sleep 0.01; done
+    stopped || return 1
+    serve --port "$port" "$tmp/other" || return 1
+    ! wait $asker && grep -q 'EMISMATCH .*its model was [0-9a-f]* and is [0-9a-f]* now' "$tmp/out"
+}
+run "$tmp/g.ini" checkpoint.dir="$tmp/other" run.seed=2
+ok "back with other weights is an error" other
+ok "told to end, it ends" stopped
+ok "a server that is gone is an error at the deadline" asked_in_vain 'ETIMEDOUT .*within 1 s and [0-9]+ tries: ' ask "$url" - 256 1
+
+umask 077
+echo 0123456789abcdef0123 >"$tmp/token"
+echo 0123456789abcdef0124 >"$tmp/wrong"
+ok "it starts with a token" serve --port 0 --token-file "$tmp/token" --max-tokens 64 "$tmp/ckpt"
+ok "without one it is 401" says 401 'WWW-Authenticate: Bearer' GET /health ''
+ok "with another it is 401" says 401 'not the server' GET /health '' 'Authorization: Bearer 0123456789abcdef0124'
+ok "with its own it is 200" says 200 ok GET /health '' 'Authorization: Bearer 0123456789abcdef0123'
+ok "the client is told of a wrong one" asked_in_vain 'EIO .*HTTP 401' ask "$url" "$tmp/wrong" 256 5
+ok "more tokens than it takes is 413" asked_in_vain 'EINVAL .*HTTP 413: 3 rows of 24' ask "$url" "$tmp/token" 256 5
+long=$(printf '%0140000d' 0)
+ok "so is a body that cannot be right" says 413 'a body may have' POST /v1/logps "$long" 'Authorization: Bearer 0123456789abcdef0123'
+printf 'POST /v1/logps HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer 0123456789abcdef0123\r\nContent-Length: 99999999999\r\n\r\n' | raw
+ok "and one of a hundred gigabytes, before it comes" grep -q '^HTTP/1.1 413' "$tmp/out"
+chmod 0640 "$tmp/wrong"
+ok "the client refuses a token file that others can read" asked_in_vain 'EFORMAT .*chmod 0600' ask "$url" "$tmp/wrong" 256 5
+ok "it stops" stopped
+ok "so does the server" refused 3 'mode 0640 lets others at it' --token-file "$tmp/wrong" "$tmp/ckpt"
+ok "other machines may reach it with a token alone" refused 2 'needs --token-file' --address 0.0.0.0 --port 0 "$tmp/ckpt"
+ok "an address is a number" refused 2 'must be a number' --address localhost --port 0 "$tmp/ckpt"
+ok "a model must be there" refused 3 nowhere --port 0 "$tmp/nowhere"
+ok "an option must be one" refused 2 'is no option' --prot 0 "$tmp/ckpt"
+
+# Requests that wait are few, and the clients many.
+ok "it starts with a short queue" serve --port 0 --queue 1 "$tmp/ckpt"
+turned_away ()
+{
+    asks load "$url" - 6 12 512 && grep -q '"errors":0' "$tmp/out" || return 1
+    says 200 '"refused":[1-9]' GET /health ''
+}
+ok "a full queue turns clients away, who come again" turned_away
+ok "it stops" stopped
+
+# Small requests together: the sums of products are made in another order.
+together ()
+{
+    serve --port 0 --batch-tokens 4096 "$tmp/ckpt" || return 1
+    asks same "$tmp/ckpt" "$url" - 8 20
+    awk '/^batch/ { n++; if ($NF > 2e-6) bad = 1 } END { exit bad || n != 8 }' "$tmp/out" || return 1
+    asks load "$url" - 16 100 16 || return 1
+    says 200 '"answered":108,"passes":[0-9]+' GET /health '' || return 1
+    sed -nE 's/.*"answered":([0-9]+),"passes":([0-9]+).*/\1 \2/p' "$tmp/out" | awk '{ exit !($2 < $1) }'
+}
+ok "small requests go through the model together" together
+ok "it stops" stopped
+
+requests=50
+[ -z "${RV_TEST_LONG:-}" ] || requests=1000
+ok "it starts" serve --port 0 "$tmp/ckpt"
+loaded ()
+{
+    asks load "$url" - 64 $requests 512 || return 1
+    sed 's/^/# /' "$tmp/out"
+    sed -nE 's/.*"errors":0,.*"median":([0-9.]+),"p99":([0-9.]+).*/\1 \2/p' "$tmp/out" |
+        awk '{ n++; if (!($2 < 5 * $1)) bad = 1 } END { exit bad || n != 1 }'
+}
+ok "64 clients, $requests requests of 512 tokens: p99 is under 5 medians" loaded
+ok "it stops" stopped
+plan
