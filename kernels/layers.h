@@ -99,6 +99,16 @@ KERN_DECLARE (KERN_ADDNORM_FWD);
                                     size_t C, void *scratch, void *stream)
 KERN_DECLARE (KERN_ADDNORM_BWD);
 
+/* addnorm_again_bwd - addnorm_bwd, and addnorm_fwd's y again, to its bits.
+ *   y      (N,C) written; may be [dy]
+ * else as in addnorm_bwd; with dmid = dx it is rmsnorm_bwd. */
+#define KERN_ADDNORM_AGAIN_BWD(suffix, elem, real)                             \
+    void kern_addnorm_again_bwd_##suffix (                                     \
+        elem *dx, elem *y, real *dw, const elem *dy, const elem *dmid,         \
+        const elem *mid, const elem *w, const real *rstd, size_t N, size_t C,  \
+        void *scratch, void *stream)
+KERN_DECLARE (KERN_ADDNORM_AGAIN_BWD);
+
 /* headnorm_fwd - RMSNorm of each head's query and key, in place in their rows,
  * as Qwen3 has it before the rotation.
  *   qkv      (N,H+2G,D) in place: the first H heads by wq, the next G by wk
@@ -182,6 +192,14 @@ KERN_DECLARE (KERN_SWIGLU_FWD);
     void kern_swiglu_bwd_##suffix (elem *dgu, const elem *dy, const elem *gu,  \
                                    size_t N, size_t F, void *stream)
 KERN_DECLARE (KERN_SWIGLU_BWD);
+
+/* swiglu_again_bwd - swiglu_bwd, and swiglu_fwd's y again, to its bits.
+ *   y   (N,F) written; may be [dy] */
+#define KERN_SWIGLU_AGAIN_BWD(suffix, elem, real)                              \
+    void kern_swiglu_again_bwd_##suffix (elem *dgu, elem *y, const elem *dy,   \
+                                         const elem *gu, size_t N, size_t F,   \
+                                         void *stream)
+KERN_DECLARE (KERN_SWIGLU_AGAIN_BWD);
 
 /* embedding_fwd - y[n] = w[tokens[n]].
  *   y        (N,C) written

@@ -112,12 +112,13 @@ static __global__ void __launch_bounds__ (THREADS)
 
 template <typename L>
 static __global__ void __launch_bounds__ (THREADS)
-    swiglu_back (typename L::elem *dgu, const typename L::elem *dy,
-                 const typename L::elem *gu, size_t N, size_t cols)
+    swiglu_back (typename L::elem *dgu, typename L::elem *y,
+                 const typename L::elem *dy, const typename L::elem *gu,
+                 size_t N, size_t cols)
 {
     size_t i = thread_number (), c, n, at;
     typename L::raw first, second, third;
-    float a[L::W], u[L::W], d[L::W];
+    float a[L::W], u[L::W], d[L::W], again[L::W];
 
     if (i >= N * cols)
         return;
@@ -133,11 +134,14 @@ static __global__ void __launch_bounds__ (THREADS)
     for (int j = 0; j < L::W; j++) {
         float s = L::type::sigmoid (a[j]), up = d[j] * u[j];
 
+        again[j] = a[j] * s * u[j];
         d[j] = d[j] * a[j] * s;
         a[j] = up * s * (1 + a[j] * (1 - s));
     }
     put<L> (dgu + at, a);
     put<L> (dgu + at + cols * L::W, d);
+    if (y)
+        put<L> (y + i * L::W, again);
 }
 
 template <typename T>
@@ -156,7 +160,8 @@ static void swiglu_run (typename T::elem *y, const typename T::elem *gu,
 }
 
 template <typename T>
-static void swiglu_back_run (typename T::elem *dgu, const typename T::elem *dy,
+static void swiglu_back_run (typename T::elem *dgu, typename T::elem *y,
+                             const typename T::elem *dy,
                              const typename T::elem *gu, size_t N, size_t F,
                              void *stream)
 {
@@ -164,12 +169,12 @@ static void swiglu_back_run (typename T::elem *dgu, const typename T::elem *dy,
 
     if (N == 0)
         return;
-    if (fit (dgu, dy, gu) && F % T::PER == 0)
+    if (fit (dgu, y, dy, gu) && F % T::PER == 0)
         swiglu_back<wide<T>><<<blocks_of (N * F / T::PER), THREADS, 0, s>>> (
-            dgu, dy, gu, N, F / T::PER);
+            dgu, y, dy, gu, N, F / T::PER);
     else
         swiglu_back<single<T>>
-            <<<blocks_of (N * F), THREADS, 0, s>>> (dgu, dy, gu, N, F);
+            <<<blocks_of (N * F), THREADS, 0, s>>> (dgu, y, dy, gu, N, F);
 }
 
 /* [half] in vectors; neighbours in a block share the angles of a position. */
@@ -297,7 +302,14 @@ static void embedding_run (typename T::elem *y, const typename T::elem *w,
         LAYERS_ELEM (d) * dgu, const LAYERS_ELEM (d) * dy,                     \
         const LAYERS_ELEM (d) * gu, size_t N, size_t F, void *stream)          \
     {                                                                          \
-        swiglu_back_run<as_##d> (dgu, dy, gu, N, F, stream);                   \
+        swiglu_back_run<as_##d> (dgu, NULL, dy, gu, N, F, stream);             \
+    }                                                                          \
+    void kern_swiglu_again_bwd_##d##_cuda (                                    \
+        LAYERS_ELEM (d) * dgu, LAYERS_ELEM (d) * y,                            \
+        const LAYERS_ELEM (d) * dy, const LAYERS_ELEM (d) * gu, size_t N,      \
+        size_t F, void *stream)                                                \
+    {                                                                          \
+        swiglu_back_run<as_##d> (dgu, y, dy, gu, N, F, stream);                \
     }
 #define MAKE_ROPE(d)                                                           \
     void kern_rope_fwd_##d##_cuda (                                            \

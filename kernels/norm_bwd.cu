@@ -5,9 +5,10 @@
  * the gradient of the weights is summed in registers and goes to memory once. */
 #include "kernels/norm_cuda.h"
 
-/* dx and dy stand [ld] apart, x is C apart; dx may be dy or skip. */
+/* dx and dy stand [ld] apart, x is C apart; dx may be dy or skip. [y], of rows
+ * alone, may be dy; NULL: not wanted. */
 template <typename T> struct back_args {
-    typename T::elem *dx;
+    typename T::elem *dx, *y;
     const typename T::elem *dy, *skip, *x, *w[2];
     const float *rstd;
     float *parts; /* (P,WEIGHTS,C) */
@@ -34,9 +35,9 @@ static __device__ float product (const struct vec<L> *v,
     return sum;
 }
 
-/* dx of a vector; [dw] += its part in the gradient of the weights. */
+/* dx of a vector, and y; [dw] += its part in the gradient of the weights. */
 template <typename L>
-static __device__ void slope (typename L::elem *dx,
+static __device__ void slope (typename L::elem *dx, typename L::elem *y,
                               const typename L::elem *skip,
                               const struct vec<L> *v,
                               const typename L::elem *weight, float r,
@@ -54,9 +55,12 @@ static __device__ void slope (typename L::elem *dx,
         float d = r * w[j] * dy[j] - dot * x[j];
 
         dw[j] = fmaf (r * dy[j], x[j], dw[j]);
+        x[j] = x[j] * r * w[j];
         w[j] = skip ? s[j] + d : d;
     }
     put<L> (dx, w);
+    if (y)
+        put<L> (y, x);
 }
 
 /* The teams' sums of a block, one team after the other, to scratch. */
@@ -156,10 +160,11 @@ static __device__ void slopes (float dw[WEIGHTS][K][L::W],
         if (!t.valid || c >= a.at.C)
             continue;
         if (t.second)
-            slope<L> (a.dx + t.from + c, NULL, &v[k], t.w + c, r, dot,
+            slope<L> (a.dx + t.from + c, NULL, NULL, &v[k], t.w + c, r, dot,
                       dw[WEIGHTS - 1][k]);
         else
             slope<L> (a.dx + t.from + c,
+                      WEIGHTS == 1 && a.y ? a.y + t.from + c : NULL,
                       WEIGHTS == 1 && a.skip ? a.skip + t.from + c : NULL,
                       &v[k], t.w + c, r, dot, dw[0][k]);
     }
@@ -225,8 +230,9 @@ static __global__ void __launch_bounds__ (THREADS)
                     continue;
                 }
                 L::floats (sum, dw);
-                slope<L> (a.dx + from + c, a.skip ? a.skip + from + c : NULL,
-                          &v, w + c, r, dot, dw);
+                slope<L> (a.dx + from + c, a.y ? a.y + from + c : NULL,
+                          a.skip ? a.skip + from + c : NULL, &v, w + c, r, dot,
+                          dw);
                 L::store_floats (sum, dw);
             }
             if (round == 0)
@@ -290,8 +296,8 @@ static void run (const struct back_args<T> *a, float *const dw[], void *stream)
     size_t P = layers_parts (a->at.N, WEIGHTS == 1 && many > 2 * THREADS
                                           ? LAYERS_PARTS / 2
                                           : LAYERS_PARTS);
-    bool whole =
-        fit (a->dx, a->dy, a->skip, a->x, a->w[0], a->w[1]) && C % T::PER == 0;
+    bool whole = fit (a->dx, a->y, a->dy, a->skip, a->x, a->w[0], a->w[1])
+                 && C % T::PER == 0;
 
     if (a->at.N == 0)
         return;
@@ -304,20 +310,29 @@ static void run (const struct back_args<T> *a, float *const dw[], void *stream)
 }
 
 #define MAKE(d)                                                                \
-    void kern_addnorm_bwd_##d##_cuda (                                         \
-        LAYERS_ELEM (d) * dx, float *dw, const LAYERS_ELEM (d) * dy,           \
-        const LAYERS_ELEM (d) * dmid, const LAYERS_ELEM (d) * mid,             \
-        const LAYERS_ELEM (d) * w, const float *rstd, size_t N, size_t C,      \
-        void *scratch, void *stream)                                           \
+    void kern_addnorm_again_bwd_##d##_cuda (                                   \
+        LAYERS_ELEM (d) * dx, LAYERS_ELEM (d) * y, float *dw,                  \
+        const LAYERS_ELEM (d) * dy, const LAYERS_ELEM (d) * dmid,              \
+        const LAYERS_ELEM (d) * mid, const LAYERS_ELEM (d) * w,                \
+        const float *rstd, size_t N, size_t C, void *scratch, void *stream)    \
     {                                                                          \
         struct back_args<as_##d> a = {                                         \
-            dx, dy, dmid, mid, {w, w}, rstd, (float *)scratch,                 \
+            dx, y, dy, dmid, mid, {w, w}, rstd, (float *)scratch,              \
             {                                                                  \
                 N, C, 1, 1, C                                                  \
             }                                                                  \
         };                                                                     \
                                                                                \
         run<as_##d, 1> (&a, &dw, stream);                                      \
+    }                                                                          \
+    void kern_addnorm_bwd_##d##_cuda (                                         \
+        LAYERS_ELEM (d) * dx, float *dw, const LAYERS_ELEM (d) * dy,           \
+        const LAYERS_ELEM (d) * dmid, const LAYERS_ELEM (d) * mid,             \
+        const LAYERS_ELEM (d) * w, const float *rstd, size_t N, size_t C,      \
+        void *scratch, void *stream)                                           \
+    {                                                                          \
+        kern_addnorm_again_bwd_##d##_cuda (dx, NULL, dw, dy, dmid, mid, w,     \
+                                           rstd, N, C, scratch, stream);       \
     }                                                                          \
     void kern_rmsnorm_bwd_##d##_cuda (                                         \
         LAYERS_ELEM (d) * dx, float *dw, const LAYERS_ELEM (d) * dy,           \
@@ -334,7 +349,7 @@ static void run (const struct back_args<T> *a, float *const dw[], void *stream)
         size_t H, size_t G, size_t D, void *scratch, void *stream)             \
     {                                                                          \
         struct back_args<as_##d> a = {                                         \
-            dqkv, dqkv, NULL, raw, {wq, wk}, rstd, (float *)scratch,           \
+            dqkv, NULL, dqkv, NULL, raw, {wq, wk}, rstd, (float *)scratch,     \
             {                                                                  \
                 N, D, H + G, H, (H + 2 * G) * D                                \
             }                                                                  \

@@ -31,6 +31,10 @@ struct kern_ops {
     void (*addnorm_bwd) (void *dx, void *dw, const void *dy, const void *dmid,
                          const void *mid, const void *w, const void *rstd,
                          size_t N, size_t C, void *scratch, void *stream);
+    void (*addnorm_again_bwd) (void *dx, void *y, void *dw, const void *dy,
+                               const void *dmid, const void *mid, const void *w,
+                               const void *rstd, size_t N, size_t C,
+                               void *scratch, void *stream);
     void (*headnorm_fwd) (void *qkv, void *raw, void *rstd, const void *wq,
                           const void *wk, size_t N, size_t H, size_t G,
                           size_t D, double eps, void *stream);
@@ -51,6 +55,8 @@ struct kern_ops {
                         void *stream);
     void (*swiglu_bwd) (void *dgu, const void *dy, const void *gu, size_t N,
                         size_t F, void *stream);
+    void (*swiglu_again_bwd) (void *dgu, void *y, const void *dy,
+                              const void *gu, size_t N, size_t F, void *stream);
     void (*embedding_fwd) (void *y, const void *w, const int32_t *tokens,
                            size_t N, size_t C, void *stream);
     void (*embedding_bwd) (void *dw, const void *dy, const int32_t *tokens,

@@ -76,11 +76,11 @@ static void take_blocks (struct decoder_acts *a, const struct decoder_dims *d,
 {
     size_t e = need->elem, r = need->real, L = d->L;
     size_t kept = need->recompute == TRAIN_RECOMPUTE_BLOCKS ? 0 : L;
-    size_t cheap = need->recompute == TRAIN_RECOMPUTE_NOTHING ? L : 0;
+    bool all = need->recompute == TRAIN_RECOMPUTE_NOTHING;
     size_t heads = d->norm ? d->H + d->G : 0;
 
     a->x = keep (a, need, e, L + 1, N * d->C);
-    a->norm1 = keep (a, need, e, cheap, N * d->C);
+    a->norm1 = keep (a, need, e, all ? L : 0, N * d->C);
     a->rstd1 = keep (a, need, r, kept, N);
     a->qkv = keep (a, need, e, kept, N * d->Q);
     a->att = keep (a, need, e, kept, N * d->H * d->D);
@@ -88,10 +88,13 @@ static void take_blocks (struct decoder_acts *a, const struct decoder_dims *d,
     a->raw = keep (a, need, e, kept, N * heads * d->D);
     a->rstd_qk = keep (a, need, r, kept, N * heads);
     a->mid = keep (a, need, e, kept, N * d->C);
-    a->norm2 = keep (a, need, e, cheap, N * d->C);
+    a->norm2 = need->recompute == TRAIN_RECOMPUTE_CHEAP
+                   ? a->norm1 /* not needed at once */
+                   : keep (a, need, e, all ? L : 0, N * d->C);
     a->rstd2 = keep (a, need, r, kept, N);
     a->gate_up = keep (a, need, e, kept, N * 2 * d->F);
-    a->act = keep (a, need, e, cheap, N * d->F);
+    if (all || d->lora.rank > 0)
+        a->act = keep (a, need, e, all ? L : 0, N * d->F);
 }
 
 static void take_head (struct decoder_acts *a, const struct decoder_dims *d,
@@ -124,6 +127,8 @@ static void take_work (struct decoder_acts *a, const struct decoder_dims *d,
         a->logits = take (a, 1, 0, need->head);
     rewind_to (a, start, &end);
     a->dact = take (a, e, 0, N * d->F); /* gone before attention's begin */
+    if (need->recompute != TRAIN_RECOMPUTE_NOTHING && d->lora.rank == 0)
+        a->act = a->dact; /* made again in its gradient's place */
     rewind_to (a, start, &end);
     a->dqkv = take (a, e, 0, N * d->Q);
     a->datt = take (a, e, 0, N * d->H * d->D);

@@ -63,7 +63,7 @@ static train_status_t attention_half (train_decoder_t *m, size_t l, bool again,
     return TRAIN_OK;
 }
 
-/* [again]: what follows the activation is not needed. */
+/* [again]: the activation and what follows it are not needed. */
 static train_status_t ffn_half (train_decoder_t *m, size_t l, bool again,
                                 train_error_t *err)
 {
@@ -74,9 +74,9 @@ static train_status_t ffn_half (train_decoder_t *m, size_t l, bool again,
                           2 * d->F, err));
     TRY (decoder_lora_fwd (m, l, DECODER_GATE_UP, ACT (gate_up), ACT (norm2),
                            err));
-    m->kern->swiglu_fwd (ACT (act), ACT (gate_up), N, d->F, m->stream);
     if (again)
         return TRAIN_OK;
+    m->kern->swiglu_fwd (ACT (act), ACT (gate_up), N, d->F, m->stream);
     TRY (m->work->linear (m, ACT (tmp), ACT (act), W (down), N, d->F, d->C,
                           err));
     TRY (decoder_lora_fwd (m, l, DECODER_DOWN, ACT (tmp), ACT (act), err));
@@ -123,28 +123,88 @@ static train_status_t weight_bwd (train_decoder_t *m, void *dw, const void *dy,
     return m->work->linear_dw (m, dw, dy, x, rows (m), in, out, err);
 }
 
+/* Are norms and activations made again as what the backward's kernels write
+ * beside gradients? An adapter's part of those needs them before. */
+static bool is_within (const train_decoder_t *m)
+{
+    return m->dims.lora.rank == 0;
+}
+
+/* The gradient of gate and up in their place, and of the product below. An
+ * activation that was not kept takes the place of its own gradient. */
+static train_status_t act_bwd (train_decoder_t *m, size_t l, train_error_t *err)
+{
+    const struct decoder_dims *d = &m->dims;
+    size_t N = rows (m);
+    void *dact = ACT (dact), *gate_up = ACT (gate_up), *act = ACT (act);
+    bool again = m->config.recompute != TRAIN_RECOMPUTE_NOTHING;
+    const void *dy = added (m, l, DECODER_FFN);
+
+    if (again && !is_within (m))
+        m->kern->swiglu_fwd (act, gate_up, N, d->F, m->stream);
+    TRY (m->work->linear_dx (m, dact, dy, W (down), N, d->F, d->C, err));
+    TRY (decoder_lora_bwd (m, l, DECODER_DOWN, dact, dy, act, err));
+    if (again && is_within (m))
+        m->kern->swiglu_again_bwd (gate_up, act, dact, gate_up, N, d->F,
+                                   m->stream);
+    else
+        m->kern->swiglu_bwd (gate_up, dact, gate_up, N, d->F, m->stream);
+    return weight_bwd (m, G (down), dy, act, d->F, d->C, err);
+}
+
+/* Of a half: its norm and the product behind it. */
+struct half {
+    const void *x, *w, *weight; /* x is what is normed */
+    void *rstd, *norm, *dnorm_w, *dweight;
+    const void *dy; /* gradient of what the product gave, (N,out) */
+    size_t out;
+    enum decoder_product product;
+};
+
+/* dx += what comes through the half's product and norm; both weights' gradients. */
+static train_status_t in_bwd (train_decoder_t *m, size_t l,
+                              const struct half *h, train_error_t *err)
+{
+    size_t N = rows (m), C = m->dims.C;
+    bool again = m->config.recompute == TRAIN_RECOMPUTE_CHEAP;
+    bool within = again && is_within (m);
+    void *dx = ACT (dx), *tmp = ACT (tmp);
+
+    if (again && !within)
+        m->kern->rmsnorm_fwd (h->norm, h->rstd, h->x, h->w, N, C,
+                              m->config.norm_eps, m->stream);
+    TRY (m->work->linear_dx (m, tmp, h->dy, h->weight, N, C, h->out, err));
+    TRY (decoder_lora_bwd (m, l, h->product, tmp, h->dy, h->norm, err));
+    if (within)
+        m->kern->addnorm_again_bwd (dx, tmp, h->dnorm_w, tmp, dx, h->x, h->w,
+                                    h->rstd, N, C, decoder_scratch (m),
+                                    m->stream);
+    else
+        m->kern->rmsnorm_bwd (dx, h->dnorm_w, tmp, h->x, h->w, h->rstd, N, C,
+                              decoder_scratch (m), m->stream);
+    return weight_bwd (m, h->dweight, h->dy, within ? tmp : h->norm, C, h->out,
+                       err);
+}
+
 static train_status_t ffn_half_bwd (train_decoder_t *m, size_t l,
                                     train_error_t *err)
 {
     const struct decoder_dims *d = &m->dims;
-    size_t N = rows (m);
-    void *dx = ACT (dx), *tmp = ACT (tmp), *dact = ACT (dact);
-    void *gate_up = ACT (gate_up); /* becomes its own gradient */
-    const void *dy = added (m, l, DECODER_FFN);
+    const struct half h = {
+        .x = ACT (mid),
+        .w = W (norm2),
+        .rstd = ACT (rstd2),
+        .weight = W (gate_up),
+        .norm = ACT (norm2),
+        .dnorm_w = G (norm2),
+        .dweight = G (gate_up),
+        .dy = ACT (gate_up),
+        .out = 2 * d->F,
+        .product = DECODER_GATE_UP,
+    };
 
-    TRY (m->work->linear_dx (m, dact, dy, W (down), N, d->F, d->C, err));
-    TRY (weight_bwd (m, G (down), dy, ACT (act), d->F, d->C, err));
-    TRY (decoder_lora_bwd (m, l, DECODER_DOWN, dact, dy, ACT (act), err));
-    m->kern->swiglu_bwd (gate_up, dact, gate_up, N, d->F, m->stream);
-    TRY (m->work->linear_dx (m, tmp, gate_up, W (gate_up), N, d->C, 2 * d->F,
-                             err));
-    TRY (
-        weight_bwd (m, G (gate_up), gate_up, ACT (norm2), d->C, 2 * d->F, err));
-    TRY (decoder_lora_bwd (m, l, DECODER_GATE_UP, tmp, gate_up, ACT (norm2),
-                           err));
-    m->kern->rmsnorm_bwd (dx, G (norm2), tmp, ACT (mid), W (norm2), ACT (rstd2),
-                          N, d->C, decoder_scratch (m), m->stream);
-    return TRAIN_OK;
+    TRY (act_bwd (m, l, err));
+    return in_bwd (m, l, &h, err);
 }
 
 /* Of the queries, keys and values as they left their product. */
@@ -172,48 +232,34 @@ static train_status_t attention_half_bwd (train_decoder_t *m, size_t l,
 {
     const struct decoder_dims *d = &m->dims;
     size_t N = rows (m), HD = d->H * d->D;
-    void *dx = ACT (dx), *tmp = ACT (tmp), *dqkv = ACT (dqkv);
+    const struct half h = {
+        .x = ACT (x),
+        .w = W (norm1),
+        .rstd = ACT (rstd1),
+        .weight = W (qkv),
+        .norm = ACT (norm1),
+        .dnorm_w = G (norm1),
+        .dweight = G (qkv),
+        .dy = ACT (dqkv),
+        .out = d->Q,
+        .product = DECODER_QKV,
+    };
     const void *dy = added (m, l, DECODER_ATTENTION);
 
     TRY (m->work->linear_dx (m, ACT (datt), dy, W (out), N, HD, d->C, err));
     TRY (weight_bwd (m, G (out), dy, ACT (att), HD, d->C, err));
     TRY (decoder_lora_bwd (m, l, DECODER_OUT, ACT (datt), dy, ACT (att), err));
     TRY (qkv_bwd (m, l, err));
-    TRY (m->work->linear_dx (m, tmp, dqkv, W (qkv), N, d->C, d->Q, err));
-    TRY (weight_bwd (m, G (qkv), dqkv, ACT (norm1), d->C, d->Q, err));
-    TRY (decoder_lora_bwd (m, l, DECODER_QKV, tmp, dqkv, ACT (norm1), err));
-    m->kern->rmsnorm_bwd (dx, G (norm1), tmp, ACT (x), W (norm1), ACT (rstd1),
-                          N, d->C, decoder_scratch (m), m->stream);
-    return TRAIN_OK;
+    return in_bwd (m, l, &h, err);
 }
 
-/* What the forward left out: one norm or activation at a time before it is
- * used, or the whole block. */
+/* What the forward left out of a block, but for its last activation. */
 static train_status_t again (train_decoder_t *m, size_t l, train_error_t *err)
 {
     if (m->config.recompute != TRAIN_RECOMPUTE_BLOCKS)
         return TRAIN_OK;
     TRY (attention_half (m, l, true, err));
     return ffn_half (m, l, true, err);
-}
-
-static void again_ffn (train_decoder_t *m, size_t l)
-{
-    const struct decoder_dims *d = &m->dims;
-
-    if (m->config.recompute != TRAIN_RECOMPUTE_CHEAP)
-        return;
-    m->kern->swiglu_fwd (ACT (act), ACT (gate_up), rows (m), d->F, m->stream);
-    m->kern->rmsnorm_fwd (ACT (norm2), ACT (rstd2), ACT (mid), W (norm2),
-                          rows (m), d->C, m->config.norm_eps, m->stream);
-}
-
-static void again_attention (train_decoder_t *m, size_t l)
-{
-    if (m->config.recompute == TRAIN_RECOMPUTE_CHEAP)
-        m->kern->rmsnorm_fwd (ACT (norm1), ACT (rstd1), ACT (x), W (norm1),
-                              rows (m), m->dims.C, m->config.norm_eps,
-                              m->stream);
 }
 
 train_status_t decoder_body_bwd (train_decoder_t *m, train_error_t *err)
@@ -224,9 +270,7 @@ train_status_t decoder_body_bwd (train_decoder_t *m, train_error_t *err)
         TRY (decoder_enter (m, l + 1, true, err));
         TRY (decoder_clear_unit (m, l + 1, err));
         TRY (again (m, l, err));
-        again_ffn (m, l);
         TRY (ffn_half_bwd (m, l, err));
-        again_attention (m, l);
         TRY (attention_half_bwd (m, l, err));
         TRY (decoder_leave (m, l + 1, true, err));
     }

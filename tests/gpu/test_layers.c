@@ -53,7 +53,7 @@ static bool rmsnorm (enum type type, size_t shift, size_t N, size_t C, float x)
     return set_check (&s, call_rmsnorm);
 }
 
-/* dmid in place, elsewhere, and none. */
+/* dmid in place, elsewhere, and none, with y again in dy's place. */
 static void call_addnorm (struct set *s)
 {
     size_t N = s->shape[0], C = s->shape[1];
@@ -63,8 +63,8 @@ static void call_addnorm (struct set *s)
               C, 1e-5, NULL);
     SET_CALL (s, addnorm_bwd, AT (6), AT (7), AT (8), AT (4), AT (1), AT (5),
               AT (2), N, C, scratch, NULL);
-    SET_CALL (s, addnorm_bwd, AT (9), AT (7), AT (8), NULL, AT (1), AT (5),
-              AT (2), N, C, scratch, NULL);
+    SET_CALL (s, addnorm_again_bwd, AT (9), AT (8), AT (7), AT (8), NULL,
+              AT (1), AT (5), AT (2), N, C, scratch, NULL);
     SET_CALL (s, addnorm_fwd, AT (0), AT (3), AT (2), AT (3), AT (4), AT (5), N,
               C, 1e-5, NULL);
 }
@@ -81,7 +81,7 @@ static bool addnorm (enum type type, size_t shift, size_t N, size_t C, float x)
     set_elem (&s, C, 1, 0);
     set_elem (&s, N * C, 0, room_of (C));
     set_add (&s, F32, C, 1, 1e-6f * (10 + (float)N));
-    set_elem (&s, N * C, 1, 0);
+    set_elem (&s, N * C, 1, 4e-6f);
     set_elem (&s, N * C, 0, room_of (C));
     return set_check (&s, call_addnorm);
 }
@@ -195,7 +195,7 @@ static void call_swiglu (struct set *s)
 
     SET_CALL (s, swiglu_fwd, AT (0), AT (1), N, F, NULL);
     SET_CALL (s, swiglu_bwd, AT (2), AT (3), AT (1), N, F, NULL);
-    SET_CALL (s, swiglu_bwd, AT (1), AT (3), AT (1), N, F, NULL);
+    SET_CALL (s, swiglu_again_bwd, AT (1), AT (3), AT (3), AT (1), N, F, NULL);
 }
 
 static bool swiglu (enum type type, size_t shift, size_t N, size_t F, float x)
@@ -205,7 +205,7 @@ static bool swiglu (enum type type, size_t shift, size_t N, size_t F, float x)
     set_elem (&s, N * F, 0, 1e-5f);
     special (&s, set_elem (&s, N * 2 * F, 8, 1e-5f), x);
     set_elem (&s, N * 2 * F, 0, 1e-5f);
-    set_elem (&s, N * F, 1, 0);
+    set_elem (&s, N * F, 1, 1e-5f);
     return set_check (&s, call_swiglu);
 }
 

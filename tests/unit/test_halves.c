@@ -59,7 +59,7 @@ static void swiglu (const struct half_type *t, size_t N, size_t F)
     double *gu = zeros (2 * n), *dy = zeros (n), *y = zeros (n);
     double *dgu = zeros (2 * n);
     uint16_t *hgu = halves (t, gu, 2 * n, 5), *hdy = halves (t, dy, n, 6);
-    uint16_t *hy = poisoned (t, n), *hdgu = poisoned (t, 2 * n);
+    uint16_t *hy = poisoned (t, n), *hdgu = poisoned (t, 2 * n), *again;
 
     for (size_t i = 0; i < 2 * n; i++) { /* both ends of the sigmoid */
         gu[i] *= 8;
@@ -72,8 +72,14 @@ static void swiglu (const struct half_type *t, size_t N, size_t F)
     HALF_CALL (t, swiglu_bwd, hdgu, hdy, hgu, N, F, NULL);
     check_half (t, "swiglu d", hdgu, dgu, 2 * n, 0.01);
     hgu[2 * n] = t->nan;
+    again = poisoned (t, 2 * n);
+    memcpy (again, hgu, 2 * n * 2);
     HALF_CALL (t, swiglu_bwd, hgu, hdy, hgu, N, F, NULL); /* in place */
     assert_memory_equal (hgu, hdgu, 2 * n * 2);
+    HALF_CALL (t, swiglu_again_bwd, again, hdy, hdy, again, N, F, NULL);
+    assert_memory_equal (again, hdgu, 2 * n * 2);
+    assert_memory_equal (hdy, hy, n * 2); /* y, in dy's place */
+    free (again);
     free (gu);
     free (dy);
     free (y);

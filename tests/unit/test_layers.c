@@ -78,6 +78,43 @@ static void test_addnorm (void **state)
     addnorm (5, 16);
 }
 
+/* The backward that makes the forward's y again, in dy's place, gives the bits of
+ * both. */
+static void addnorm_again (const struct half_type *t, const uint16_t *dy,
+                           const uint16_t *mid, const uint16_t *w,
+                           const float *rstd, size_t N, size_t C)
+{
+    size_t n = N * C;
+    uint16_t *y = poisoned (t, n), *dx = poisoned (t, n), *dx2, *both;
+    float *dw = calloc (C, 4), *dw2 = calloc (C, 4), *r = calloc (N, 4);
+
+    dx2 = poisoned (t, n);
+    both = poisoned (t, n);
+    memcpy (both, dy, n * 2);
+    HALF_CALL (t, rmsnorm_fwd, y, r, mid, w, N, C, EPS, NULL);
+    assert_memory_equal (r, rstd, N * 4);
+    HALF_CALL (t, addnorm_bwd, dx, dw, dy, NULL, mid, w, rstd, N, C, NULL,
+               NULL);
+    HALF_CALL (t, addnorm_again_bwd, dx2, both, dw2, both, NULL, mid, w, rstd,
+               N, C, NULL, NULL);
+    assert_memory_equal (both, y, n * 2);
+    assert_memory_equal (dx2, dx, n * 2);
+    assert_memory_equal (dw2, dw, C * 4);
+    assert_int_equal (both[n], t->nan);
+    HALF_CALL (t, addnorm_bwd, dx, dw, dy, mid, mid, w, rstd, N, C, NULL, NULL);
+    memcpy (both, dy, n * 2);
+    HALF_CALL (t, addnorm_again_bwd, dx2, both, dw2, both, mid, mid, w, rstd, N,
+               C, NULL, NULL);
+    assert_memory_equal (dx2, dx, n * 2);
+    free (y);
+    free (dx);
+    free (dx2);
+    free (both);
+    free (dw);
+    free (dw2);
+    free (r);
+}
+
 /* The bits of the two kernels that it fuses. */
 static void addnorm_half (const struct half_type *t, size_t N, size_t C)
 {
@@ -101,6 +138,7 @@ static void addnorm_half (const struct half_type *t, size_t N, size_t C)
     assert_memory_equal (y, x, n * 2);
     assert_memory_equal (dw, dw2, C * 4);
     assert_int_equal (y[n], t->nan);
+    addnorm_again (t, dy, mid, w, rstd, N, C);
     HALF_CALL (t, addnorm_fwd, y, d, rstd, mid, d, w, N, C, EPS, NULL);
     HALF_CALL (t, addnorm_fwd, y2, mid, rstd2, mid, mid2, w, 0, C, EPS, NULL);
     assert_memory_equal (mid, mid2, (n + 1) * 2); /* no rows: not written */
