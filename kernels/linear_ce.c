@@ -11,10 +11,11 @@
 #include "kernels.h"
 #include "linear_ce_parts.h"
 
-/* 2048 rows of 151936 logits in bf16: with less, the tiles of dh (rows x C)
- * leave a fifth of an H200's multiprocessors idle. */
+/* 2048 rows of 151936 logits in bf16. */
 #define BUFFER ((size_t)604 << 20)
 #define TILE   128 /* rows of the products' tiles */
+#define WIDE   256 /* their columns */
+#define SMS    132 /* of an H100 or H200; elsewhere a guess is as good */
 
 static size_t bytes_of (enum gemm_lt_dtype dtype)
 {
@@ -26,16 +27,31 @@ static size_t lesser (size_t a, size_t b)
     return a < b ? a : b;
 }
 
-size_t linear_ce_rows (enum gemm_lt_dtype dtype, size_t N, size_t V)
+/* How long the tiles of dh take, (rows,C) a chunk, where each multiprocessor has
+ * one at a time; a chunk more reads and writes dw once more. */
+static double rounds (size_t N, size_t C, size_t rows)
 {
-    size_t most = BUFFER / (V * bytes_of (dtype)), chunks, rows;
+    size_t chunks = (N + rows - 1) / rows;
+    size_t tiles = (rows + TILE - 1) / TILE * ((C + WIDE - 1) / WIDE);
 
-    if (N <= most)
-        return N > 0 ? N : 1;
-    most = most > TILE ? most - most % TILE : most > 0 ? most : 1;
-    chunks = (N + most - 1) / most;
-    rows = (N + chunks - 1) / chunks;
-    return lesser (most, (rows + TILE - 1) / TILE * TILE);
+    return (double)(chunks * ((tiles + SMS - 1) / SMS)) + 0.1 * (double)chunks;
+}
+
+/* The fewest rows that are nearly as fast as the best. */
+size_t linear_ce_rows (enum gemm_lt_dtype dtype, size_t N, size_t C, size_t V)
+{
+    size_t most = BUFFER / (V * bytes_of (dtype)), rows;
+    double best;
+
+    if (N <= TILE || most <= TILE)
+        return N <= most ? lesser (N, most) + (N == 0) : most > 0 ? most : 1;
+    most = lesser (most, (N + TILE - 1) / TILE * TILE) / TILE * TILE;
+    best = rounds (N, C, most);
+    for (rows = most; rows >= TILE; rows -= TILE)
+        best = rounds (N, C, rows) < best ? rounds (N, C, rows) : best;
+    for (rows = TILE; rounds (N, C, rows) > 1.02 * best;)
+        rows += TILE;
+    return lesser (rows, N);
 }
 
 /* logp and dlogp of all rows, then the chunk's logits. */
@@ -44,9 +60,11 @@ static size_t logits_at (size_t N)
     return (2 * N * sizeof (float) + 255) / 256 * 256;
 }
 
-size_t linear_ce_scratch (enum gemm_lt_dtype dtype, size_t N, size_t V)
+size_t linear_ce_scratch (enum gemm_lt_dtype dtype, size_t N, size_t C,
+                          size_t V)
 {
-    return logits_at (N) + linear_ce_rows (dtype, N, V) * V * bytes_of (dtype);
+    return logits_at (N)
+           + linear_ce_rows (dtype, N, C, V) * V * bytes_of (dtype);
 }
 
 struct work {
@@ -120,7 +138,7 @@ enum gemm_lt_status linear_logprob (struct gemm_lt *g, float *logp,
 {
     struct work k = {g,     logp, entropy, dw, dh, h, w,      targets,
                      dlogp, NULL, dtype,   C,  V,  0, stream, why};
-    size_t rows = linear_ce_rows (dtype, N, V);
+    size_t rows = linear_ce_rows (dtype, N, C, V);
     enum gemm_lt_status status = GEMM_LT_OK;
 
     k.logits = (char *)scratch + logits_at (N);

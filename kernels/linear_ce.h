@@ -17,12 +17,13 @@
 extern "C" {
 #endif
 
-/* linear_ce_rows - rows of a chunk: as many as the buffer takes, in chunks of
- * like size. */
-size_t linear_ce_rows (enum gemm_lt_dtype dtype, size_t N, size_t V);
+/* linear_ce_rows - rows of a chunk: what the buffer takes, cut so that the tiles
+ * of dh leave few multiprocessors idle. */
+size_t linear_ce_rows (enum gemm_lt_dtype dtype, size_t N, size_t C, size_t V);
 
 /* linear_ce_scratch - bytes of scratch on the GPU for the two below. */
-size_t linear_ce_scratch (enum gemm_lt_dtype dtype, size_t N, size_t V);
+size_t linear_ce_scratch (enum gemm_lt_dtype dtype, size_t N, size_t C,
+                          size_t V);
 
 /* linear_logprob - logp = log softmax (h w^T / temperature) [target], and its
  * gradient.

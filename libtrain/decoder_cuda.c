@@ -201,7 +201,7 @@ static train_status_t op_attention_bwd (train_decoder_t *m, void *dqkv,
 
 static size_t op_head_scratch (const train_decoder_t *m, size_t N)
 {
-    return linear_ce_scratch (dtype_of (m), N, m->dims.V);
+    return linear_ce_scratch (dtype_of (m), N, m->dims.C, m->dims.V);
 }
 
 static train_status_t op_head_loss (train_decoder_t *m, void *dh, void *dw,

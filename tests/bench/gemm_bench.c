@@ -199,7 +199,7 @@ static void head (void *arg)
 static void one_head (size_t N, size_t C, size_t V)
 {
     struct head a = {.N = N, .C = C, .V = V};
-    size_t scratch = linear_ce_scratch (GEMM_LT_BF16, N, V);
+    size_t scratch = linear_ce_scratch (GEMM_LT_BF16, N, C, V);
     int32_t *targets = malloc (N * sizeof (*targets));
     size_t before, after, all;
     char name[64];
@@ -227,7 +227,7 @@ static void one_head (size_t N, size_t C, size_t V)
     must (cudaMemcpy (&sum, a.sum, 8, cudaMemcpyDeviceToHost));
     printf ("  chunks of %zu rows; %.3f GiB beyond dh and f32 dw, and %.3f of "
             "workspace; mean loss %.6f\n",
-            linear_ce_rows (GEMM_LT_BF16, N, V),
+            linear_ce_rows (GEMM_LT_BF16, N, C, V),
             (double)(before - after) / 0x1p30,
             (double)gemm_lt_workspace () / 0x1p30, sum / (double)N);
     must (cudaFree (a.h)), must (cudaFree (a.w)), must (cudaFree (a.dh));

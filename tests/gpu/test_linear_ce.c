@@ -107,7 +107,7 @@ static bool on_gpu (struct gemm_lt *g, const struct head *a, double scale,
                     struct result *r)
 {
     size_t nh = a->N * a->C, nw = a->V * a->C, e = size_of (a->t);
-    size_t room = linear_ce_scratch (a->t, a->N, a->V);
+    size_t room = linear_ce_scratch (a->t, a->N, a->C, a->V);
     float *dw = malloc (nw * 4), factor = 2;
     const double had = 3;
     const int64_t counted = 7;
@@ -205,7 +205,7 @@ static void test_chunks (struct gemm_lt *g)
     enum { N = 700, C = 8, V = 1500000 };
     struct head a = head (N, C, V, GEMM_LT_BF16);
     struct result one = {0}, two = {0};
-    size_t rows = linear_ce_rows (GEMM_LT_BF16, N, V);
+    size_t rows = linear_ce_rows (GEMM_LT_BF16, N, C, V);
     double sum = 0;
     bool good = on_gpu (g, &a, 1, &one) && on_gpu (g, &a, 1, &two);
 
