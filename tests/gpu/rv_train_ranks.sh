@@ -63,6 +63,31 @@ ranks ()
     return "$rc"
 }
 
+# dies - of two ranks the second is killed between two checkpoints: how the first
+# ends, and what it says
+dies ()
+{
+    local r port=$((20000 + RANDOM % 10000)) pids=() tries=0
+    for r in 0 1; do
+        env RANK=$r WORLD_SIZE=2 LOCAL_RANK=$r LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 "MASTER_PORT=$port" \
+            "$train" "$tmp/g.ini" run.steps=1000000 shard.strategy=full checkpoint.every=10 \
+            "checkpoint.dir=$tmp/dies-ck" "log.file=$tmp/dies" >"$tmp/out.$r" 2>&1 &
+        pids+=($!)
+        started+=($!)
+    done
+    while [ "$(cat "$tmp/dies" 2>/dev/null | wc -l)" -lt 33 ] && [ $((tries++)) -lt 300 ]; do
+        sleep 0.1
+    done
+    kill -KILL "${pids[1]}"
+    tries=0
+    while kill -0 "${pids[0]}" 2>/dev/null && [ $((tries++)) -lt 200 ]; do
+        sleep 0.1
+    done
+    cp "$tmp/out.0" "$tmp/out"
+    ! kill -0 "${pids[0]}" 2>/dev/null && ! wait "${pids[0]}" &&
+        grep -Eq 'rank 1 .*ended.*newest checkpoint is step [1-9]' "$tmp/out"
+}
+
 last_eval ()
 {
     sed -n 's/.*"eval_loss": *\([0-9.e+-]*\).*/\1/p' "$1" | tail -n 1
@@ -116,6 +141,7 @@ if [ "$gpus" -gt 1 ]; then
         ! TWIN=1 ranks 2 && grep -q 'ranks 0 and 1 both have GPU' "$tmp/out"
     }
     ok "two ranks with one GPU are refused, by name" twin
+    ok "a rank that dies is named, and where to go on" dies
 fi
 many ()
 {
