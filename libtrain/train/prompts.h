@@ -12,8 +12,8 @@
  * told by their marks and rendered as transformers does: ChatML (Qwen2, Qwen2.5,
  * SmolLM2, Hermes; with the system message that stands in it), Qwen3, Llama 3,
  * 3.1 to 3.3 (dated 26 Jul 2024, not today), Llama 2, Mistral 7B and Mixtral
- * v0.1 and v0.2, Gemma, Gemma 2 and 3. Messages are of system (first), user and
- * assistant, the last of user.
+ * v0.1 and v0.2, Gemma, Gemma 2 and 3. Messages are of user and assistant,
+ * the last of user; the first may be of system.
  *
  * A handle is read-only once open: any thread. */
 #ifndef TRAIN_PROMPTS_H

@@ -18,7 +18,7 @@ small "$i"
 c=("$i" run.task=sft "data.files=$tmp/sums.jsonl" model.vocab=257 precision.param=fp64 data.shuffle=off data.batch=16 run.steps=4)
 
 ok "sft" run "${c[@]}" data.seq=16 "log.file=$tmp/one"
-ok "counts answers and ends alone" grep -q "\"step\":1,.*\"tokens\":$tokens[,}]" "$tmp/one"
+ok "counts answers and ends alone" grep -q "\"step\":1,.*\"tokens\":${tokens}[,}]" "$tmp/one"
 ok "rows with more padding" run "${c[@]}" data.seq=40 "log.file=$tmp/wide"
 ok "have the same losses" near "$tmp/one" "$tmp/wide" 1e-12 4
 ok "passes of 3" run "${c[@]}" data.seq=16 data.micro_batch=3 "log.file=$tmp/three"
