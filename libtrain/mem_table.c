@@ -5,6 +5,7 @@
 
 #include "decoder_impl.h"
 #include "err.h"
+#include "optim_far.h"
 
 struct table {
     struct mem_row *rows;
@@ -54,10 +55,12 @@ static void add_model (struct table *t, const train_decoder_t *m,
              (o->no_sync ? whole : 2 * largest (m)) * real, false);
     }
     add (t, "weights", own, held * elem, false);
-    add (t, "masters of the weights", wide, elem == real ? 0 : held * real,
-         false);
+    add (t, "masters of the weights", wide,
+         elem == real || o->offload ? 0 : held * real, false);
     add (t, "gradients", wide, held * real, false);
-    add (t, "AdamW's moments", wide, 2 * held * real, false);
+    add (t, "AdamW's moments", wide, o->offload ? 0 : 2 * held * real, false);
+    add (t, "pieces of what is offloaded", wide,
+         o->offload ? adamw_far_bytes (held) : 0, false);
 }
 
 /* The arena's parts, in the order of its layout. */

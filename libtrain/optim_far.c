@@ -28,6 +28,19 @@ struct adamw_far {
     struct slot slot[SLOTS];
 };
 
+static size_t piece = PIECE;
+
+void adamw_far_piece (size_t elements)
+{
+    piece = elements ? elements : PIECE;
+}
+
+size_t adamw_far_bytes (size_t numel)
+{
+    return SLOTS * ADAMW_FAR_ARRAYS * (numel < piece ? numel : piece)
+           * sizeof (float);
+}
+
 static train_status_t make_slot (struct adamw_far *f, size_t i,
                                  train_error_t *err)
 {
@@ -43,22 +56,13 @@ static train_status_t make_slot (struct adamw_far *f, size_t i,
 
 static train_status_t fill (struct adamw_far *f, train_error_t *err)
 {
-    size_t bytes = SLOTS * ADAMW_FAR_ARRAYS * f->size * sizeof (float);
-
-    TRY (f->ops->alloc (f->device, bytes, &f->memory, err));
+    TRY (f->ops->alloc (f->device, adamw_far_bytes (f->size), &f->memory, err));
     TRY (f->ops->stream_create (f->device, &f->in, err));
     TRY (f->ops->stream_create (f->device, &f->out, err));
     TRY (f->ops->event_create (f->device, &f->begin, err));
     for (size_t i = 0; i < SLOTS; i++)
         TRY (make_slot (f, i, err));
     return TRAIN_OK;
-}
-
-static size_t piece = PIECE;
-
-void adamw_far_piece (size_t elements)
-{
-    piece = elements ? elements : PIECE;
 }
 
 train_status_t adamw_far_create (const struct backend_ops *ops, int device,

@@ -26,6 +26,9 @@ train_status_t adamw_far_create (const struct backend_ops *ops, int device,
 /* adamw_far_destroy - waits for what is under way; NULL is fine. */
 void adamw_far_destroy (struct adamw_far *far);
 
+/* adamw_far_bytes - of the GPU, for an optimizer of [numel] elements. */
+size_t adamw_far_bytes (size_t numel);
+
 /* adamw_far_piece - tests alone: most elements of a piece, of those that are
  * created from now on; 0: as ever. */
 void adamw_far_piece (size_t elements);

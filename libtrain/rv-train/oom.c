@@ -52,6 +52,8 @@ static void add_hints (struct text *t, const struct settings *set, int world,
              "  shard.strategy=full: weights, gradients and moments shared "
              "by %d ranks\n",
              world);
+    if (set->device == DEVICE_CUDA && !set->offload)
+        ADD (t, "  shard.offload=on: moments and masters in host memory\n");
     if (world == 1)
         ADD (t, "  more ranks with shard.strategy=full, which share weights, "
                 "gradients and moments\n");

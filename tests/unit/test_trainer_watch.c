@@ -433,6 +433,47 @@ static void test_memory (void **state)
     }
 }
 
+static size_t bytes_of (const struct mem_row *rows, size_t n, const char *what)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp (rows[i].what, what) == 0)
+            return rows[i].bytes;
+    return 0;
+}
+
+/* What is offloaded has no row but its pieces: of 4 M elements at most. */
+static void test_memory_offloaded (void **state)
+{
+    const train_decoder_config_t c = {.size = sizeof (c),
+                                      .layers = 2,
+                                      .dim = 1024,
+                                      .heads = 8,
+                                      .kv_heads = 8,
+                                      .ffn = 4096,
+                                      .vocab = 1000,
+                                      .tie = true,
+                                      .rope_theta = 10000,
+                                      .norm_eps = 1e-5,
+                                      .dtype = TRAIN_BF16};
+    train_trainer_options_t o = good;
+    struct mem_row rows[MEM_ROWS];
+    size_t n, moments;
+
+    (void)state;
+    assert_int_equal (mem_table (&c, &o, 1, 16, rows, &n, NULL), 0);
+    moments = bytes_of (rows, n, "AdamW's moments");
+    assert_int_equal (bytes_of (rows, n, "masters of the weights"),
+                      moments / 2);
+    assert_int_equal (bytes_of (rows, n, "pieces of what is offloaded"), 0);
+    o.offload = true;
+    assert_int_equal (mem_table (&c, &o, 1, 16, rows, &n, NULL), 0);
+    assert_int_equal (bytes_of (rows, n, "AdamW's moments"), 0);
+    assert_int_equal (bytes_of (rows, n, "masters of the weights"), 0);
+    assert_int_equal (bytes_of (rows, n, "pieces of what is offloaded"),
+                      192 << 20);
+    assert_true (moments > 192 << 20);
+}
+
 int main (void)
 {
     const struct CMUnitTest tests[] = {
@@ -442,6 +483,7 @@ int main (void)
         cmocka_unit_test (test_weight_is_named),
         cmocka_unit_test (test_activation_is_named),
         cmocka_unit_test (test_one_rank_bad),
+        cmocka_unit_test (test_memory_offloaded),
         cmocka_unit_test (test_slow_find),
         cmocka_unit_test (test_slow_rank),
         cmocka_unit_test (test_memory),
