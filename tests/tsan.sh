@@ -8,7 +8,7 @@ here=$(cd "$(dirname "$0")/.." && pwd)
 src=${top_srcdir:-$here} build=${top_builddir:-$here/build}/tsan
 programs=()
 for name in probe trace share share_gpu copy copy_faults copy_reports frames \
-    job deadline exec group_idle group_work comm_nccl safetensors_load; do
+    job deadline exec group_idle group_work comm_nccl safetensors_load refserver; do
     [ ! -e "$src/tests/unit/test_$name.c" ] || programs+=("tests/unit/test_$name")
 done
 mkdir -p "$build" && cd "$build" || exit 1

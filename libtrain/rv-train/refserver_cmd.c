@@ -220,7 +220,11 @@ static train_status_t open_model (struct server *s, train_error_t *err)
     s->q.same_t = s->decoder->config.rope.kind == TRAIN_ROPE_DYNAMIC;
     s->h.vocab = s->decoder->config.vocab;
     s->h.model = s->sum;
-    return train_reference_open_decoder (s->decoder, &s->reference, err);
+    /* A copy has no gradients, and activations of one block alone. */
+    TRY (train_reference_open_copy (s->decoder, &s->reference, err));
+    train_decoder_destroy (s->decoder);
+    s->decoder = NULL;
+    return TRAIN_OK;
 }
 
 static train_status_t serve (struct server *s, train_error_t *err)
