@@ -12,6 +12,7 @@
 #include "ckpt_cmd.h"
 #include "export_cmd.h"
 #include "generate_cmd.h"
+#include "grpo.h"
 #include "plot.h"
 #include "probe_cmd.h"
 #include "refserver.h"
@@ -137,7 +138,9 @@ static int train (const char *file, char *const *overrides, size_t n,
     } else {
         catch_signals ();
         rc = exit_status (
-            run_training (&set, &stop_wanted, &who, &stopped, &err));
+            set.task == TASK_GRPO
+                ? run_grpo (&set, &stop_wanted, &who, &stopped, &err)
+                : run_training (&set, &stop_wanted, &who, &stopped, &err));
         if (rc != EXIT_OK)
             rc = fail (who, "train as", file, &err);
         else if (stopped)

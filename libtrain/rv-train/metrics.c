@@ -118,6 +118,21 @@ void metrics_close (struct metrics *m)
     free (m);
 }
 
+int metrics_put (struct metrics *m, const char *line, size_t n,
+                 struct rv_error *err)
+{
+    for (size_t done = 0; done < n;) {
+        ssize_t w = write (m->fd, line + done, n - done);
+
+        if (w < 0 && errno == EINTR)
+            continue;
+        if (w < 0)
+            return error_set (err, RV_EIO, "%s: %s", m->path, strerror (errno));
+        done += (size_t)w;
+    }
+    return RV_OK;
+}
+
 /* JSON has no NaN. */
 static const char *number (double x, char buf[32])
 {
@@ -144,14 +159,5 @@ int metrics_write (struct metrics *m, const train_metrics_t *t,
                   t->skipped ? "true" : "false", mem_bytes,
                   number (eval ? eval->loss : NAN, held));
 
-    for (int done = 0; done < n;) {
-        ssize_t w = write (m->fd, line + done, (size_t)(n - done));
-
-        if (w < 0 && errno == EINTR)
-            continue;
-        if (w < 0)
-            return error_set (err, RV_EIO, "%s: %s", m->path, strerror (errno));
-        done += (int)w;
-    }
-    return RV_OK;
+    return metrics_put (m, line, (size_t)n, err);
 }

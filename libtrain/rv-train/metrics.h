@@ -34,4 +34,9 @@ int metrics_write (struct metrics *metrics, const train_metrics_t *m,
                    const train_eval_t *eval, double tok_per_s,
                    int64_t mem_bytes, struct rv_error *err);
 
+/* metrics_put - a line of another kind, "\n" included, which begins with
+ * {"step":N as all do. RV_EIO. */
+int metrics_put (struct metrics *metrics, const char *line, size_t n,
+                 struct rv_error *err);
+
 #endif

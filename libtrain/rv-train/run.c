@@ -6,7 +6,7 @@
  * common to all. */
 #include "config.h"
 
-#include "run.h"
+#include "run_impl.h"
 
 #include <inttypes.h>
 #include <sched.h>
@@ -26,24 +26,7 @@
 #include "sft.h"
 #include "slow.h"
 
-struct run {
-    const struct settings *set;
-    train_group_t *group, *gpus; /* gpus: of backend nccl, or NULL */
-    train_data_t *data;
-    train_decoder_t *decoder;
-    train_trainer_t *trainer;
-    struct eval *eval;       /* NULL: none is asked for */
-    struct metrics *metrics; /* rank 0's, NULL when no file is asked for */
-    bool first;              /* this is rank 0 */
-    char card[256];          /* the GPU's name, "" on the host */
-    int64_t saved;           /* step of the last checkpoint, -1 none */
-    struct progress progress;
-    struct slow slow;
-    bool skipping; /* the last step was skipped */
-    double loss_begin, loss_end, begin_s;
-};
-
-static double now (void)
+double run_now (void)
 {
     struct timespec ts;
 
@@ -58,7 +41,7 @@ extern void openblas_set_num_threads (int n) __attribute__ ((weak));
 
 /* Ranks that share a node share its CPUs, unless a variable says how. More
  * threads than CPUs would spin against each other. */
-static void share_cpus (const train_group_t *group)
+void run_share_cpus (const train_group_t *group)
 {
 #ifdef HAVE_CBLAS
     cpu_set_t mask;
@@ -77,7 +60,7 @@ static void share_cpus (const train_group_t *group)
 
 /* Hours may pass until the first checkpoint; rank 0, which writes it, sees now
  * that it can be written. */
-static train_status_t prepare_ckpt (struct run *r, train_error_t *err)
+train_status_t run_prepare_ckpt (struct run *r, train_error_t *err)
 {
     const char *dir = r->set->ckpt_dir;
     train_status_t status = TRAIN_OK;
@@ -205,7 +188,7 @@ static train_status_t refuse_overwrite (const struct run *r, train_error_t *err)
         r->set->ckpt_dir);
 }
 
-static train_status_t resume (struct run *r, train_error_t *err)
+train_status_t run_resume (struct run *r, train_error_t *err)
 {
     bool off = strcmp (r->set->resume, "off") == 0;
     bool given = !off && strcmp (r->set->resume, "auto") != 0;
@@ -256,11 +239,11 @@ static train_status_t set_up (struct run *r, struct who *ret_who,
     ret_who->rank = train_group_rank (r->group);
     ret_who->size = train_group_size (r->group);
     r->first = ret_who->rank == 0;
-    share_cpus (r->group);
+    run_share_cpus (r->group);
     status =
         train_trace_open (r->set->trace, ret_who->rank, ret_who->size, err);
     if ((status = trainer_agree (r->group, status, err)) == TRAIN_OK)
-        status = prepare_ckpt (r, err);
+        status = run_prepare_ckpt (r, err);
     if (status == TRAIN_OK)
         status = open_data (r, err);
     if (status == TRAIN_OK)
@@ -270,13 +253,13 @@ static train_status_t set_up (struct run *r, struct who *ret_who,
     if (status == TRAIN_OK)
         say_start (r);
     if (status == TRAIN_OK)
-        status = resume (r, err);
+        status = run_resume (r, err);
     if (status == TRAIN_OK)
         status = open_metrics (r, err);
     return status;
 }
 
-static int64_t peak_bytes (void)
+int64_t run_peak_bytes (void)
 {
     struct rusage use;
 
@@ -304,15 +287,15 @@ static train_status_t report (struct run *r, const train_metrics_t *m,
     }
     r->skipping = m->skipped;
     if (r->metrics
-        && metrics_write (r->metrics, m, eval, tok_per_s, peak_bytes (), &e)
+        && metrics_write (r->metrics, m, eval, tok_per_s, run_peak_bytes (), &e)
                != RV_OK)
         return err_from (err, &e);
-    progress_step (&r->progress, m, eval, tok_per_s, peak_bytes ());
+    progress_step (&r->progress, m, eval, tok_per_s, run_peak_bytes ());
     return TRAIN_OK;
 }
 
-/* Written by a thread while the next steps are made; see save_last. */
-static train_status_t save (struct run *r, train_error_t *err)
+/* Written by a thread while the next steps are made; see run_save_last. */
+train_status_t run_save (struct run *r, train_error_t *err)
 {
     int64_t step = train_trainer_steps (r->trainer);
     train_status_t status;
@@ -326,16 +309,16 @@ static train_status_t save (struct run *r, train_error_t *err)
     return status;
 }
 
-static train_status_t save_last (struct run *r, train_error_t *err)
+train_status_t run_save_last (struct run *r, train_error_t *err)
 {
-    train_status_t status = save (r, err);
+    train_status_t status = run_save (r, err);
 
     return status == TRAIN_OK ? train_trainer_save_wait (r->trainer, err)
                               : status;
 }
 
-static train_status_t stopped (struct run *r, bool *ret_stopped,
-                               train_error_t *err)
+train_status_t run_stopped (struct run *r, bool *ret_stopped,
+                            train_error_t *err)
 {
     int64_t step = train_trainer_steps (r->trainer);
     train_status_t status;
@@ -345,7 +328,7 @@ static train_status_t stopped (struct run *r, bool *ret_stopped,
                         "stopped on request after step %" PRId64
                         " and nothing is saved; [checkpoint] dir keeps a run",
                         step);
-    if ((status = save_last (r, err)) != TRAIN_OK)
+    if ((status = run_save_last (r, err)) != TRAIN_OK)
         return status;
     *ret_stopped = true;
     progress_clear (&r->progress);
@@ -408,12 +391,12 @@ static train_status_t take_steps (struct run *r,
         if (status != TRAIN_OK)
             return status;
         if (m.stop && m.step < r->set->steps)
-            return stopped (r, ret_stopped, err);
+            return run_stopped (r, ret_stopped, err);
         if (every > 0 && m.step % every == 0
-            && (status = save (r, err)) != TRAIN_OK)
+            && (status = run_save (r, err)) != TRAIN_OK)
             return status;
     }
-    return save_last (r, err);
+    return run_save_last (r, err);
 }
 
 static void say_end (const struct run *r)
@@ -426,7 +409,7 @@ static void say_end (const struct run *r)
     else
         printf ("done: step %" PRId64 ", loss %.4f -> %.4f, %.1f s\n",
                 train_trainer_steps (r->trainer), r->loss_begin, r->loss_end,
-                now () - r->begin_s);
+                run_now () - r->begin_s);
     if (r->saved >= 0)
         printf ("checkpoint: %s/step-%08" PRId64 "\n", r->set->ckpt_dir,
                 r->saved);
@@ -437,7 +420,7 @@ train_status_t run_training (const struct settings *set,
                              struct who *ret_who, bool *ret_stopped,
                              train_error_t *err)
 {
-    struct run r = {.set = set, .saved = -1, .begin_s = now ()};
+    struct run r = {.set = set, .saved = -1, .begin_s = run_now ()};
     train_status_t status;
 
     *ret_who = (struct who){0, 1};

@@ -82,9 +82,9 @@ static const struct conf_key keys[] = {
     {"log", "trace", CONF_STRING, AT (trace), 0, 0, NULL},
     /* Known names that are not served yet: sink () says so. */
     {"generate", "*", CONF_STRING, 0, 0, 0, NULL},
-    {"grpo", "*", CONF_STRING, 0, 0, 0, NULL},
     {"reward *", "*", CONF_STRING, 0, 0, 0, NULL},
-    {"reference", "*", CONF_STRING, 0, 0, 0, NULL},
+#define GRPO(field) AT (grpo.field)
+    SETTINGS_GRPO_KEYS (GRPO),
 };
 
 #define N_KEYS (sizeof (keys) / sizeof (*keys))
@@ -97,8 +97,7 @@ static int sink (void *arg, const char *section, const char *section_arg,
     if (strcmp (section, "reward") == 0)
         return settings_reward_set (&c->rewards, section_arg, key, value, err);
     return error_set (err, RV_EINVAL,
-                      "[%s] %s belongs to task sft or grpo, which this "
-                      "version does not serve; remove it",
+                      "[%s] %s is not served yet by this version; remove it",
                       section, key);
 }
 
@@ -126,6 +125,7 @@ static int set_defaults (struct settings *c, struct rv_error *err)
     c->prefetch = -1;
     c->reduce = c->buffer = -1; /* as param */
     c->ckpt_keep = 2;
+    settings_grpo_defaults (&c->grpo);
     c->eval.samples = -1;
     c->log_every = 10;
     c->log_slow = 1.5;
@@ -139,8 +139,10 @@ static int set_defaults (struct settings *c, struct rv_error *err)
 /* "dir =" with nothing behind it unsets, so that an override can. */
 static void unset_empty (struct settings *c)
 {
-    char **text[] = {&c->model_dir,  &c->files,    &c->wrap, &c->ckpt_dir,
-                     &c->eval.files, &c->log_file, &c->trace};
+    char **text[] = {
+        &c->model_dir,  &c->files,          &c->wrap,  &c->ckpt_dir,
+        &c->eval.files, &c->log_file,       &c->trace, &c->grpo.completions,
+        &c->grpo.url,   &c->grpo.token_file};
 
     for (size_t i = 0; i < sizeof (text) / sizeof (*text); i++)
         if (*text[i] && !**text[i]) {
@@ -212,11 +214,9 @@ static int apply (const struct settings *c, const struct rule *rule, size_t n,
 static int check_served (const struct settings *c, struct rv_error *err)
 {
     const struct rule rule[] = {
-        {c->task == TASK_GRPO, "run", "task",
-         "only pretrain and sft are served yet"},
         {c->device == DEVICE_CUDA && c->param == FP64, "run", "device",
          "cuda has no fp64; use fp32, bf16 or fp16, or device = cpu"},
-        {c->model_dir, "model", "dir",
+        {c->model_dir && c->task != TASK_GRPO, "model", "dir",
          "reading a model from a folder is not served yet; give its sizes"},
         {c->task == TASK_PRETRAIN && strcmp (c->tokenizer, "bytes") != 0,
          "data", "tokenizer", "only bytes is served yet with task = pretrain"},
@@ -316,6 +316,8 @@ int settings_read (struct settings *c, const char *file, char *const *overrides,
         rc = settings_reward_check (c, &c->rewards, err);
     if (rc == RV_OK)
         rc = settings_rows_check (c, err);
+    if (rc == RV_OK)
+        rc = settings_grpo_check (c, err);
     return rc;
 }
 

@@ -11,6 +11,7 @@
 
 #include "plan/error.h"
 #include "settings_eval.h"
+#include "settings_grpo.h"
 #include "settings_reward.h"
 #include "settings_rows.h"
 #include "settings_tune.h"
@@ -56,6 +57,7 @@ struct settings {
     char *resume; /* "auto", "off" or a path */
 
     struct settings_eval eval;
+    struct settings_grpo grpo;
     struct settings_rewards rewards;
     struct settings_rows rows;
     struct settings_tune tune;

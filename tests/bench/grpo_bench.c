@@ -32,6 +32,15 @@ static void need (train_status_t status, const train_error_t *err)
     exit (1);
 }
 
+/* 0 for what is no number of use. */
+static int number (const char *text)
+{
+    char *end;
+    long n = strtol (text, &end, 10);
+
+    return *end || n < 1 || n > 1 << 20 ? 0 : (int)n;
+}
+
 static int32_t prompt[PROMPTS][LENGTH];
 
 static const int32_t *ids_of (void *arg, int64_t i, size_t *ret_n)
@@ -108,8 +117,8 @@ static train_grpo_trainer_options_t options (int argc, char **argv)
     for (int i = 3; i < argc; i++) {
         if (strcmp (argv[i], "old") == 0)
             o.iterations = 2;
-        if (argv[i][0] == 'm' && atoi (argv[i] + 1) > 0)
-            o.trainer.micro_batch = atoi (argv[i] + 1);
+        if (argv[i][0] == 'm' && number (argv[i] + 1) > 0)
+            o.trainer.micro_batch = number (argv[i] + 1);
     }
     return o;
 }
@@ -134,7 +143,7 @@ int main (int argc, char **argv)
     train_grpo_trainer_t *t = NULL;
     train_error_t err = {0};
     size_t before, most = 0;
-    int steps = argc > 2 ? atoi (argv[2]) : 0;
+    int steps = argc > 2 ? number (argv[2]) : 0;
 
     if (steps < 1 || (c = config_of (argv[1], argc, argv)).layers == 0) {
         fprintf (stderr, "usage: grpo_bench 124m|350m|1b STEPS [old] [cheap] "

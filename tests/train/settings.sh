@@ -79,13 +79,13 @@ shard|wrap = layer|s.ini:17: \[shard\] wrap: is of no use with strategy = no_sha
 shard|wrap = 5k|s.ini:17: \[shard\] wrap: is neither layer nor a number
 eval|files = x|s.ini:17: \[eval\] files: needs \[eval\] every
 eval|samples = 0|s.ini:17: \[eval\] samples: 0 is all of \[eval\] files
-generate|top_k = 5|s.ini:17: \[generate\] top_k belongs to task sft or grpo
-grpo|group = 8|s.ini:17: \[grpo\] group belongs
+generate|top_k = 5|s.ini:17: \[generate\] top_k is not served yet
+grpo|group = 8|s.ini:17: .*group
 reward length|kind = length|s.ini:17: \[reward length\] kind: rewards are of task = grpo alone
 reward length|knd = length|s.ini:17: unknown key 'knd' in \[reward\]; nearest is 'kind'
 reward length|kind = size|s.ini:17: kind: 'size' is not one of exact,regex,length
 reward length|timeout = 5|s.ini:17: timeout: duration '5' has no unit
-reference|address = x|s.ini:17: \[reference\] address belongs
+reference|address = x|s.ini:17: unknown key .address. in .reference
 EOF
 
 with
@@ -93,7 +93,7 @@ with
 while IFS='|' read -r override pattern; do
     ok "$override" refused 2 "$pattern" "$s" "$override"
 done <<'EOF'
-run.task=grpo|run.task=grpo: only pretrain and sft are served yet
+run.task=grpo|run.task=grpo: grpo needs a reward
 run.steps=0|'0' is not from 1
 model.dir=x|model.dir=x: reading a model from a folder is not served
 model.heads=3|model.heads=3: does not divide dim

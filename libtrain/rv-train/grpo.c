@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * grpo.c - set a run of GRPO up, take its steps, save it
+ *
+ * What is shared with other tasks is run.c's. */
+#include "config.h"
+
+#include "grpo.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libtrain/err.h"
+#include "libtrain/trainer.h"
+#include "device.h"
+#include "grpo_log.h"
+#include "grpo_model.h"
+#include "grpo_rows.h"
+#include "oom.h"
+#include "run_impl.h"
+
+struct grpo {
+    struct run run;
+    struct grpo_judge judge;
+    struct grpo_rows *rows, *held; /* held: NULL: none */
+    train_reference_t *reference;  /* NULL: none */
+    train_grpo_trainer_t *trainer;
+    struct metrics *completions; /* rank 0's; NULL: no file */
+    int32_t end;
+    double first, last; /* rewards */
+};
+
+static train_status_t open_rows (struct grpo *g, train_error_t *err)
+{
+    const struct settings *set = g->run.set;
+
+    TRY (grpo_judge_open (&g->judge, set, err));
+    TRY (grpo_rows_open (&g->rows, &g->judge, "data", set->files, err));
+    g->end = train_prompts_end (grpo_rows_prompts (g->rows));
+    if (set->eval.every == 0)
+        return TRAIN_OK;
+    return grpo_rows_open (&g->held, &g->judge, "eval", set->eval.files, err);
+}
+
+static train_status_t check_vocab (const struct grpo *g, train_error_t *err)
+{
+    int vocab = train_decoder_config (g->run.decoder)->vocab;
+    int need = train_tokenizer_vocab (g->judge.tokenizer);
+    char where[256];
+
+    need = g->end >= need ? g->end + 1 : need;
+    if (vocab >= need)
+        return TRAIN_OK;
+    return err_set (
+        err, TRAIN_EINVAL, "%s: %d is below %d, which tokens and end need",
+        settings_where (g->run.set, "model", "vocab", where, sizeof (where)),
+        vocab, need);
+}
+
+static train_status_t open_reference (struct grpo *g, train_error_t *err)
+{
+    const struct settings_grpo *s = &g->run.set->grpo;
+    const train_reference_http_options_t http = {
+        .size = sizeof (http),
+        .token_file = s->token_file,
+        .vocab = train_decoder_config (g->run.decoder)->vocab,
+    };
+
+    if (s->beta == 0)
+        return TRAIN_OK;
+    if (s->url)
+        return train_reference_open_http (s->url, &http, &g->reference, err);
+    return train_reference_open_copy (g->run.decoder, &g->reference, err);
+}
+
+static train_status_t open_trainer (struct grpo *g, train_error_t *err)
+{
+    const struct settings *set = g->run.set;
+    train_grpo_trainer_options_t o = settings_grpo_options (set);
+    train_grpo_prompts_t prompts = grpo_rows_view (g->rows);
+
+    o.trainer.device_group = g->run.gpus;
+    o.ends = &g->end;
+    o.n_ends = g->end >= 0;
+    o.rewards = (int)g->judge.n;
+    o.weights = g->judge.weight;
+    TRY (train_grpo_trainer_create (&o, g->run.group, &prompts, grpo_rows_score,
+                                    g->rows, g->run.decoder, g->reference,
+                                    &g->trainer, err));
+    g->run.trainer = train_grpo_trainer_base (g->trainer);
+    return TRAIN_OK;
+}
+
+static train_status_t open_model (struct grpo *g, train_error_t *err)
+{
+    struct run *r = &g->run;
+    train_decoder_config_t config = settings_decoder (r->set);
+    train_status_t status;
+
+    TRY (device_open (r->set, r->group, &config, r->card, sizeof (r->card),
+                      &r->gpus, err));
+    status = grpo_model_open (r->set, &config, &r->decoder, err);
+    if (status == TRAIN_OK)
+        status = check_vocab (g, err);
+    if (status == TRAIN_OK)
+        status = open_reference (g, err);
+    TRY (trainer_agree (r->group, status, err));
+    return open_trainer (g, err);
+}
+
+static train_status_t open_file (const struct run *r, const char *path,
+                                 struct metrics **ret, train_error_t *err)
+{
+    struct rv_error e = {0};
+    train_status_t status = TRAIN_OK;
+
+    if (r->first && path
+        && metrics_open (ret, path, train_trainer_steps (r->trainer), &e)
+               != RV_OK)
+        status = err_from (err, &e);
+    return trainer_agree (r->group, status, err);
+}
+
+static void say_start (const struct grpo *g)
+{
+    const struct run *r = &g->run;
+    const train_decoder_config_t *c = train_decoder_config (r->decoder);
+    int ranks = train_group_size (r->group);
+
+    if (!r->first)
+        return;
+    printf ("rv-train " PACKAGE_VERSION ": %d rank%s (%s), device %s\n", ranks,
+            ranks == 1 ? "" : "s",
+            train_group_backend (r->gpus ? r->gpus : r->group),
+            *r->card ? r->card : "cpu");
+    printf ("model: %zu parameters, %d layers of %d, %d heads\n",
+            train_decoder_numel (r->decoder), c->layers, c->dim, c->heads);
+    printf ("grpo: %zu prompts, %" PRId64 " completions of each, %" PRId64
+            " a step, %zu reward%s, reference %s\n",
+            train_prompts_count (grpo_rows_prompts (g->rows)),
+            r->set->grpo.group, r->set->batch, g->judge.n,
+            g->judge.n == 1 ? "" : "s",
+            !g->reference      ? "none"
+            : r->set->grpo.url ? r->set->grpo.url
+                               : "a copy");
+    fflush (stdout);
+}
+
+static train_status_t begin (struct grpo *g, struct who *ret_who,
+                             train_error_t *err)
+{
+    struct run *r = &g->run;
+    train_status_t status = train_group_create (NULL, &r->group, err);
+
+    if (status != TRAIN_OK)
+        return status;
+    ret_who->rank = train_group_rank (r->group);
+    ret_who->size = train_group_size (r->group);
+    r->first = ret_who->rank == 0;
+    run_share_cpus (r->group);
+    status =
+        train_trace_open (r->set->trace, ret_who->rank, ret_who->size, err);
+    if (status == TRAIN_OK)
+        status = open_rows (g, err);
+    return trainer_agree (r->group, status, err);
+}
+
+static train_status_t set_up (struct grpo *g, struct who *ret_who,
+                              train_error_t *err)
+{
+    struct run *r = &g->run;
+    const struct settings *set = r->set;
+
+    TRY (begin (g, ret_who, err));
+    TRY (run_prepare_ckpt (r, err));
+    TRY (open_model (g, err));
+    say_start (g);
+    TRY (run_resume (r, err));
+    TRY (open_file (r, set->log_file, &r->metrics, err));
+    return open_file (r, set->grpo.completions, &g->completions, err);
+}
+
+/* Of the likeliest completions of what is held out. */
+static train_status_t evaluate (struct grpo *g, int64_t step, double *ret,
+                                train_error_t *err)
+{
+    const struct settings *set = g->run.set;
+    train_grpo_prompts_t prompts;
+
+    *ret = NAN;
+    if (!g->held
+        || (step % set->eval.every != 0 && step != set->steps && step != 0))
+        return TRAIN_OK;
+    prompts = grpo_rows_view (g->held);
+    return train_grpo_trainer_try (g->trainer, &prompts,
+                                   set->eval.samples > 0
+                                           && set->eval.samples < prompts.count
+                                       ? set->eval.samples
+                                       : prompts.count,
+                                   0, grpo_rows_score, g->held, ret, err);
+}
+
+static void say_step (const struct grpo *g, const train_grpo_metrics_t *m,
+                      double held)
+{
+    const struct settings *set = g->run.set;
+    int64_t step = m->base.step, every = set->log_every;
+
+    if (!g->run.first || every == 0
+        || (step % every != 0 && step != 1 && step != set->steps
+            && isnan (held)))
+        return;
+    printf ("step %" PRId64 "/%" PRId64 "  reward %.4f +- %.4f  loss %.4f  "
+            "norm %.3f  entropy %.3f  length %.1f  %.2f s",
+            step, set->steps, m->reward, m->reward_std, m->base.loss,
+            m->base.grad_norm, m->entropy, m->length,
+            m->rollout_s + m->reward_s + m->logps_s + m->update_s);
+    if (set->grpo.beta > 0)
+        printf ("  kl %.5f", m->kl);
+    if (!isnan (held))
+        printf ("  held-out reward %.4f", held);
+    putchar ('\n');
+    fflush (stdout);
+}
+
+static train_status_t write_lines (struct grpo *g,
+                                   const train_grpo_metrics_t *m, double held,
+                                   train_error_t *err)
+{
+    const struct settings_grpo *s = &g->run.set->grpo;
+    const train_grpo_sample_t *samples;
+    int n;
+
+    if (g->run.metrics)
+        TRY (
+            grpo_log_metrics (g->run.metrics, m, held, run_peak_bytes (), err));
+    if (!g->completions || m->rollout_tokens == 0)
+        return TRAIN_OK;
+    samples = train_grpo_trainer_samples (g->trainer, &n);
+    return grpo_log_completions (g->completions, m->base.step, g->rows,
+                                 &g->judge, samples,
+                                 n < s->shown ? n : (int)s->shown, err);
+}
+
+static train_status_t take_step (struct grpo *g, bool stop,
+                                 train_grpo_metrics_t *m, train_error_t *err)
+{
+    train_status_t status;
+    double held;
+
+    TRY (train_grpo_trainer_step (g->trainer, stop, m, err));
+    if (isnan (g->first))
+        g->first = m->reward;
+    g->last = m->reward;
+    TRY (evaluate (g, m->base.step, &held, err));
+    say_step (g, m, held);
+    status = write_lines (g, m, held, err);
+    return trainer_agree (g->run.group, status, err);
+}
+
+static train_status_t take_steps (struct grpo *g,
+                                  const volatile sig_atomic_t *stop,
+                                  bool *ret_stopped, train_error_t *err)
+{
+    struct run *r = &g->run;
+    int64_t every = r->set->ckpt_every;
+    train_grpo_metrics_t m = {.size = sizeof (m)};
+    bool wanted = false;
+
+    m.base.step = train_trainer_steps (r->trainer);
+    while (m.base.step < r->set->steps) {
+        bool between;
+
+        TRY (take_step (g, *stop != 0, &m, err));
+        wanted |= m.base.stop;
+        between = train_grpo_trainer_between (g->trainer);
+        if (wanted && between && m.base.step < r->set->steps)
+            return run_stopped (r, ret_stopped, err);
+        if (every > 0 && m.base.step % every == 0 && between)
+            TRY (run_save (r, err));
+    }
+    return run_save_last (r, err);
+}
+
+static train_status_t check_reference (const struct grpo *g, train_error_t *err)
+{
+    return g->reference ? train_reference_check (g->reference, err) : TRAIN_OK;
+}
+
+static void say_end (const struct grpo *g)
+{
+    const struct run *r = &g->run;
+
+    if (!r->first)
+        return;
+    if (isnan (g->first))
+        printf ("nothing to do: the checkpoint has %" PRId64 " steps\n",
+                train_trainer_steps (r->trainer));
+    else
+        printf ("done: step %" PRId64 ", reward %.4f -> %.4f, %.1f s\n",
+                train_trainer_steps (r->trainer), g->first, g->last,
+                run_now () - r->begin_s);
+    if (r->saved >= 0)
+        printf ("checkpoint: %s/step-%08" PRId64 "\n", r->set->ckpt_dir,
+                r->saved);
+}
+
+static void close_all (struct grpo *g)
+{
+    metrics_close (g->run.metrics);
+    metrics_close (g->completions);
+    train_grpo_trainer_destroy (g->trainer);
+    train_reference_close (g->reference);
+    train_decoder_destroy (g->run.decoder);
+    grpo_rows_close (g->held);
+    grpo_rows_close (g->rows);
+    grpo_judge_close (&g->judge);
+    train_group_destroy (g->run.gpus);
+    train_group_destroy (g->run.group);
+}
+
+train_status_t run_grpo (const struct settings *set,
+                         const volatile sig_atomic_t *stop, struct who *ret_who,
+                         bool *ret_stopped, train_error_t *err)
+{
+    struct grpo g = {.run = {.set = set, .saved = -1, .begin_s = run_now ()},
+                     .first = NAN};
+    train_status_t status;
+
+    *ret_who = (struct who){0, 1};
+    *ret_stopped = false;
+    status = set_up (&g, ret_who, err);
+    if (status == TRAIN_OK)
+        status = take_steps (&g, stop, ret_stopped, err);
+    if (status == TRAIN_OK)
+        status = check_reference (&g, err);
+    if (status == TRAIN_OK && !*ret_stopped)
+        say_end (&g);
+    if (status == TRAIN_OK)
+        status = train_trace_close (err);
+    if (status == TRAIN_ENOMEM && !strstr (err->text, "another rank failed"))
+        oom_say (set, ret_who->size);
+    close_all (&g);
+    return status;
+}

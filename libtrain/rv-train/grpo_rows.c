@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * grpo_rows.c - open prompts and rewards, and have completions scored */
+#include "grpo_rows.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "libtrain/err.h"
+
+struct grpo_rows {
+    struct grpo_judge *judge; /* borrowed */
+    train_prompts_t *prompts;
+};
+
+static train_status_t open_rewards (struct grpo_judge *j, train_error_t *err)
+{
+    const struct settings_rewards *all = &j->set->rewards;
+
+    j->reward = calloc (all->n + 1, sizeof (*j->reward));
+    j->weight = calloc (all->n + 1, sizeof (*j->weight));
+    if (!j->reward || !j->weight)
+        return err_set (err, TRAIN_ENOMEM, "no memory for rewards");
+    for (; j->n < all->n; j->n++) {
+        train_reward_options_t o = settings_reward_options (&all->list[j->n]);
+        train_status_t status = train_reward_open (&o, &j->reward[j->n], err);
+
+        if (status != TRAIN_OK)
+            return err_prefix (err, status, "[reward %s]", o.name);
+        j->weight[j->n] = all->list[j->n].weight;
+    }
+    return TRAIN_OK;
+}
+
+train_status_t grpo_judge_open (struct grpo_judge *j,
+                                const struct settings *set, train_error_t *err)
+{
+    char where[256];
+    train_status_t status;
+
+    *j = (struct grpo_judge){.set = set};
+    status = train_tokenizer_open (set->tokenizer, &j->tokenizer, err);
+    if (status != TRAIN_OK)
+        return err_prefix (
+            err, status, "%s",
+            settings_where (set, "data", "tokenizer", where, sizeof (where)));
+    return open_rewards (j, err);
+}
+
+void grpo_judge_close (struct grpo_judge *j)
+{
+    for (size_t i = 0; i < j->n; i++)
+        train_reward_close (j->reward[i]);
+    free (j->reward);
+    free (j->weight);
+    train_tokenizer_close (j->tokenizer);
+}
+
+train_status_t grpo_rows_open (struct grpo_rows **ret, struct grpo_judge *judge,
+                               const char *section, const char *files,
+                               train_error_t *err)
+{
+    train_prompts_options_t o =
+        settings_rows_prompts (judge->set, files, judge->tokenizer);
+    struct grpo_rows *r = calloc (1, sizeof (*r));
+    train_status_t status;
+    char where[256];
+
+    if (!r)
+        return err_set (err, TRAIN_ENOMEM, "no memory for prompts");
+    r->judge = judge;
+    if ((status = train_prompts_open (&o, &r->prompts, err)) == TRAIN_OK) {
+        *ret = r;
+        return TRAIN_OK;
+    }
+    free (r);
+    return err_prefix (
+        err, status, "%s",
+        settings_where (judge->set, section, "files", where, sizeof (where)));
+}
+
+void grpo_rows_close (struct grpo_rows *r)
+{
+    if (!r)
+        return;
+    train_prompts_close (r->prompts);
+    free (r);
+}
+
+const train_prompts_t *grpo_rows_prompts (const struct grpo_rows *r)
+{
+    return r->prompts;
+}
+
+static const int32_t *ids_of (void *arg, int64_t i, size_t *ret_n)
+{
+    const struct grpo_rows *r = arg;
+
+    return train_prompts_ids (r->prompts, (size_t)i, ret_n);
+}
+
+train_grpo_prompts_t grpo_rows_view (struct grpo_rows *r)
+{
+    return (train_grpo_prompts_t){
+        .size = sizeof (train_grpo_prompts_t),
+        .count = (int64_t)train_prompts_count (r->prompts),
+        .ids = ids_of,
+        .arg = r,
+        .hash = train_prompts_hash (r->prompts),
+    };
+}
+
+/* Ids that no token has are what a model may write whose vocabulary is padded:
+ * such a text is no text. */
+train_status_t grpo_rows_text (const struct grpo_rows *r,
+                               const train_grpo_sample_t *s, char **ret,
+                               size_t *ret_size, train_error_t *err)
+{
+    size_t n = (size_t)(s->cut ? s->n : s->n - 1);
+    train_status_t status = train_tokenizer_decode (
+        r->judge->tokenizer, ret, ret_size, s->ids, n, true, err);
+
+    if (status != TRAIN_EINVAL)
+        return status;
+    if (!(*ret = strdup ("\xef\xbf\xbd")))
+        return err_set (err, TRAIN_ENOMEM, "no memory for a text");
+    *ret_size = strlen (*ret);
+    return TRAIN_OK;
+}
+
+/* One column of what is asked for. */
+static train_status_t column (const struct grpo_judge *j, size_t k,
+                              const train_sample_t *samples, int n,
+                              float *column, float *ret, train_error_t *err)
+{
+    TRY (train_reward_score (j->reward[k], samples, n, column, err));
+    for (int i = 0; i < n; i++)
+        ret[(size_t)i * j->n + k] = column[i];
+    return TRAIN_OK;
+}
+
+static train_status_t fill (const struct grpo_rows *r,
+                            const train_grpo_sample_t *s, int n,
+                            train_sample_t *to, char **text, train_error_t *err)
+{
+    for (int i = 0; i < n; i++) {
+        size_t row = (size_t)s[i].prompt, size;
+
+        TRY (grpo_rows_text (r, &s[i], &text[i], &size, err));
+        to[i] = (train_sample_t){
+            .prompt = train_prompts_text (r->prompts, row),
+            .completion = text[i],
+            .row = train_prompts_row (r->prompts, row),
+            .completion_size = size,
+        };
+    }
+    return TRAIN_OK;
+}
+
+train_status_t grpo_rows_score (void *arg, const train_grpo_sample_t *s, int n,
+                                float *ret, train_error_t *err)
+{
+    struct grpo_rows *r = arg;
+    const struct grpo_judge *j = r->judge;
+    train_sample_t *samples = calloc ((size_t)n, sizeof (*samples));
+    char **text = calloc ((size_t)n, sizeof (*text));
+    float *one = calloc ((size_t)n, sizeof (*one));
+    train_status_t status = TRAIN_OK;
+
+    if (!samples || !text || !one)
+        status = err_set (err, TRAIN_ENOMEM, "no memory for %d samples", n);
+    if (status == TRAIN_OK)
+        status = fill (r, s, n, samples, text, err);
+    for (size_t k = 0; k < j->n && status == TRAIN_OK; k++)
+        status = column (j, k, samples, n, one, ret, err);
+    for (int i = 0; text && i < n; i++)
+        free (text[i]);
+    free (text);
+    free (samples);
+    free (one);
+    return status;
+}

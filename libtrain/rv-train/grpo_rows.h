@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * grpo_rows.h - prompts, rewards and what is held out, for task = grpo. */
+#ifndef RV_TRAIN_GRPO_ROWS_H
+#define RV_TRAIN_GRPO_ROWS_H
+
+#include "settings.h"
+
+struct grpo_rows; /* prompts of some files */
+
+/* What scores completions: all of [reward NAME]. */
+struct grpo_judge {
+    const struct settings *set; /* borrowed */
+    train_tokenizer_t *tokenizer;
+    train_reward_t **reward; /* (n) */
+    double *weight;          /* (n) */
+    size_t n;
+};
+
+/* grpo_judge_open - the tokenizer and the rewards. Errors name the setting. */
+train_status_t grpo_judge_open (struct grpo_judge *judge,
+                                const struct settings *set, train_error_t *err);
+void grpo_judge_close (struct grpo_judge *judge); /* after a failure, too */
+
+/* grpo_rows_open - prompts of [files], of [section] for messages. */
+train_status_t grpo_rows_open (struct grpo_rows **ret, struct grpo_judge *judge,
+                               const char *section, const char *files,
+                               train_error_t *err);
+void grpo_rows_close (struct grpo_rows *rows); /* NULL is fine */
+
+const train_prompts_t *grpo_rows_prompts (const struct grpo_rows *rows);
+/* As the trainer takes them. */
+train_grpo_prompts_t grpo_rows_view (struct grpo_rows *rows);
+/* grpo_rows_score - a train_grpo_score_t; [arg] are the rows. */
+train_status_t grpo_rows_score (void *arg, const train_grpo_sample_t *samples,
+                                int n, float *ret, train_error_t *err);
+/* grpo_rows_text - what a completion says, without the id that ends it.
+ *   ret   the caller frees */
+train_status_t grpo_rows_text (const struct grpo_rows *rows,
+                               const train_grpo_sample_t *sample, char **ret,
+                               size_t *ret_size, train_error_t *err);
+
+#endif

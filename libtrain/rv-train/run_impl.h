@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * run_impl.h - what the tasks of rv-train share of a run. */
+#ifndef RV_TRAIN_RUN_IMPL_H
+#define RV_TRAIN_RUN_IMPL_H
+
+#include "progress.h"
+#include "run.h"
+#include "slow.h"
+
+struct run {
+    const struct settings *set;
+    train_group_t *group, *gpus; /* gpus: of backend nccl, or NULL */
+    train_data_t *data;
+    train_decoder_t *decoder;
+    train_trainer_t *trainer;
+    struct eval *eval;       /* NULL: none is asked for */
+    struct metrics *metrics; /* rank 0's, NULL when no file is asked for */
+    bool first;              /* this is rank 0 */
+    char card[256];          /* the GPU's name, "" on the host */
+    int64_t saved;           /* step of the last checkpoint, -1 none */
+    struct progress progress;
+    struct slow slow;
+    bool skipping; /* the last step was skipped */
+    double loss_begin, loss_end, begin_s;
+};
+
+double run_now (void);         /* seconds */
+int64_t run_peak_bytes (void); /* of this process's memory */
+
+/* run_share_cpus - among the ranks of a node.
+ * run_prepare_ckpt - see that a checkpoint can be written. Collective, as are
+ * those below.
+ * run_resume - go on from a checkpoint, as [checkpoint] resume says.
+ * run_save - begin a checkpoint of now, run_save_last - and wait for it.
+ * run_stopped - a request to stop was met: save, or TRAIN_EABORTED. */
+void run_share_cpus (const train_group_t *group);
+train_status_t run_prepare_ckpt (struct run *r, train_error_t *err);
+train_status_t run_resume (struct run *r, train_error_t *err);
+train_status_t run_save (struct run *r, train_error_t *err);
+train_status_t run_save_last (struct run *r, train_error_t *err);
+train_status_t run_stopped (struct run *r, bool *ret_stopped,
+                            train_error_t *err);
+
+#endif

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * settings_grpo.c - what [grpo] and [reference] mean, and what they do not go
+ * together with */
+#include "settings_grpo.h"
+
+#include "settings.h"
+
+void settings_grpo_defaults (struct settings_grpo *g)
+{
+    g->group = 8;
+    g->iterations = 1;
+    g->steps = 1;
+    g->max_new = 256;
+    g->temperature = 1;
+    g->loss = TRAIN_GRPO_DAPO;
+    g->low = 0.2;
+    g->shown = 8;
+}
+
+struct rule {
+    bool broken;
+    const char *section, *key, *why;
+};
+
+/* Of a run whose task is grpo. */
+static int check_task (const struct settings *c, struct rv_error *err)
+{
+    const struct settings_grpo *g = &c->grpo;
+    const struct rule rule[] = {
+        {c->rewards.n == 0, "run", "task",
+         "grpo needs a reward: [reward NAME] with its kind"},
+        {c->batch * g->steps % g->group != 0, "data", "batch",
+         "batch times [grpo] steps_per_generation is no multiple of "
+         "num_generations"},
+        {g->temperature <= 0, "grpo", "temperature", "is not above 0"},
+        {g->low >= 1, "grpo", "epsilon", "is not below 1"},
+        {c->strategy >= TRAIN_SHARD_GRAD_OP, "shard", "strategy",
+         "grpo writes with whole weights; use no_shard or ddp"},
+        {c->device == DEVICE_CUDA && c->param == FP16, "precision", "param",
+         "grpo on a GPU takes fp32 or bf16"},
+        {g->url && g->beta == 0, "reference", "url",
+         "is of use with [grpo] beta above 0 alone"},
+        {g->token_file && !g->url, "reference", "token_file",
+         "needs [reference] url"},
+        {c->eval.every > 0 && !c->eval.files, "eval", "files",
+         "is not set; name prompts that are not trained on"},
+        {c->ckpt_every > 0 && c->ckpt_every % (g->steps * g->iterations) != 0,
+         "checkpoint", "every",
+         "is no multiple of [grpo] steps_per_generation times "
+         "num_iterations: checkpoints lie between cycles"},
+    };
+    char where[512];
+
+    for (size_t i = 0; i < sizeof (rule) / sizeof (*rule); i++)
+        if (rule[i].broken)
+            return error_set (err, RV_EINVAL, "%s: %s",
+                              settings_where (c, rule[i].section, rule[i].key,
+                                              where, sizeof (where)),
+                              rule[i].why);
+    return RV_OK;
+}
+
+int settings_grpo_check (const struct settings *c, struct rv_error *err)
+{
+    return c->task == TASK_GRPO ? check_task (c, err) : RV_OK;
+}
+
+static train_grpo_options_t loss_of (const struct settings_grpo *g)
+{
+    return (train_grpo_options_t){
+        .size = sizeof (train_grpo_options_t),
+        .kind = (train_grpo_kind_t)g->loss,
+        .sequence_ratio = g->level == 1,
+        .low = g->low,
+        .high = g->high,
+        .cap = g->cap,
+        .delta = g->delta,
+        .dual = g->dual,
+        .beta = g->beta,
+        .kl = (train_grpo_kl_t)g->kl,
+        .correct = (train_grpo_correct_t)g->correct,
+        .least = g->least,
+        .most = g->most,
+    };
+}
+
+train_grpo_trainer_options_t settings_grpo_options (const struct settings *c)
+{
+    const struct settings_grpo *g = &c->grpo;
+
+    return (train_grpo_trainer_options_t){
+        .size = sizeof (train_grpo_trainer_options_t),
+        .trainer = settings_trainer (c),
+        .group = (int)g->group,
+        .steps = (int)g->steps,
+        .iterations = (int)g->iterations,
+        .max_new = (int)g->max_new,
+        .temperature = g->temperature,
+        .top_k = (int)g->top_k,
+        .top_p = g->top_p,
+        .min_p = g->min_p,
+        .repetition = g->repetition,
+        .at_once = (int)g->at_once,
+        .drop_cut = g->drop_cut,
+        .old_is_sampler = g->old == 1,
+        .scale = (train_grpo_scale_t)g->scale,
+        .base = (train_grpo_base_t)g->base,
+        .combine = (train_grpo_combine_t)g->combine,
+        .loss = loss_of (g),
+        .seed = (uint64_t)c->seed,
+        .shuffle = c->shuffle,
+        .mix = g->shuffled,
+    };
+}
