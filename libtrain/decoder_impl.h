@@ -367,18 +367,20 @@ train_status_t decoder_clear_unit (train_decoder_t *decoder, size_t unit,
 /* decoder_logps - the forward of the batch whose ids and targets are in place.
  *   logp, entropy   (N) of the kernels' [real] and the decoder's memory,
  *                   written; 0 where the target is none. entropy NULL = not
- *                   wanted
+ *                   wanted. logp NULL: both are left to the backward, which
+ *                   makes the logits once then
  * decoder_logps_bwd - the backward, when no other pass was made in between:
  * gradients are added to the arena, or written where they are spent.
  * TRAIN_ESTATE: one was.
  *   dlogp   (N) of the same memory: d loss / d logp
- *   logp    (N) a place to work in, on the device; it may be that of before
+ *   logp, entropy   (N) as above, written again; they may be those of before
  * Both enqueue on a GPU. Errors of the passes. */
 train_status_t decoder_logps (train_decoder_t *decoder, void *logp,
                               void *entropy, double temperature,
                               train_error_t *err);
 train_status_t decoder_logps_bwd (train_decoder_t *decoder, const void *dlogp,
-                                  void *logp, train_error_t *err);
+                                  void *logp, void *entropy,
+                                  train_error_t *err);
 
 /* decoder_choices - which algorithms the products of a deterministic decoder
  * have, for a checkpoint.

@@ -33,17 +33,21 @@ static void of_logits (train_decoder_t *m, void *logp, void *entropy,
                       m->dims.V, m->inv_t, NULL);
 }
 
+/* [logp] NULL: what the backward makes is left to it. */
 static train_status_t head_fwd (train_decoder_t *m, void *logp, void *entropy,
                                 train_error_t *err)
 {
     const struct decoder_dims *d = &m->dims;
 
+    if (!m->layout.whole && !logp)
+        return TRAIN_OK;
     if (!m->layout.whole)
         return m->work->head_logprob (m, logp, entropy, NULL, NULL,
                                       head_weight (m), NULL, m->inv_t, err);
     TRY (m->work->linear (m, ACT (logits), ACT (norm_f), head_weight (m),
                           rows (m), d->C, d->V, err));
-    of_logits (m, logp, entropy, NULL);
+    if (logp)
+        of_logits (m, logp, entropy, NULL);
     return TRAIN_OK;
 }
 
@@ -64,7 +68,7 @@ train_status_t decoder_logps (train_decoder_t *m, void *logp, void *entropy,
 }
 
 static train_status_t head_bwd (train_decoder_t *m, const void *dlogp,
-                                void *logp, train_error_t *err)
+                                void *logp, void *entropy, train_error_t *err)
 {
     const struct decoder_dims *d = &m->dims;
     void *dw = d->lora.rank > 0
@@ -73,9 +77,9 @@ static train_status_t head_bwd (train_decoder_t *m, const void *dlogp,
     size_t N = rows (m);
 
     if (!m->layout.whole)
-        return m->work->head_logprob (m, logp, NULL, ACT (tmp), dw,
+        return m->work->head_logprob (m, logp, entropy, ACT (tmp), dw,
                                       head_weight (m), dlogp, m->inv_t, err);
-    of_logits (m, logp, NULL, dlogp);
+    of_logits (m, logp, entropy, dlogp);
     TRY (m->work->linear_dx (m, ACT (tmp), ACT (logits), head_weight (m), N,
                              d->C, d->V, err));
     if (d->lora.rank > 0)
@@ -85,7 +89,7 @@ static train_status_t head_bwd (train_decoder_t *m, const void *dlogp,
 }
 
 train_status_t decoder_logps_bwd (train_decoder_t *m, const void *dlogp,
-                                  void *logp, train_error_t *err)
+                                  void *logp, void *entropy, train_error_t *err)
 {
     size_t last = m->dims.L + 1, head = decoder_head_unit (m);
     train_status_t status;
@@ -95,7 +99,7 @@ train_status_t decoder_logps_bwd (train_decoder_t *m, const void *dlogp,
                         "policy: no log-probabilities were made right before");
     TRY (decoder_enter (m, head, true, err));
     TRY (decoder_clear_unit (m, head, err));
-    status = head_bwd (m, dlogp, logp, err);
+    status = head_bwd (m, dlogp, logp, entropy, err);
     m->inv_t = 0;
     if (status != TRAIN_OK)
         return status;
@@ -200,7 +204,7 @@ static train_status_t backward (train_decoder_t *m, const float *dlogp,
     TRY (take_two (m, N, &two, err));
     status = send (m, two, dlogp, N, err);
     if (status == TRAIN_OK)
-        status = decoder_logps_bwd (m, two, two + step, err);
+        status = decoder_logps_bwd (m, two, two + step, NULL, err);
     if (status == TRAIN_OK)
         status = m->ops->sync (m->stream, err);
     m->ops->free (two);

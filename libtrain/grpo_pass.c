@@ -131,8 +131,9 @@ static int64_t fill_row (const train_grpo_trainer_t *t, int k, int T,
     return counted;
 }
 
+/* The forward; with [later] log-probabilities come with the backward. */
 static train_status_t start (train_grpo_trainer_t *t, int first, int B,
-                             struct batch *b, train_error_t *err)
+                             bool later, struct batch *b, train_error_t *err)
 {
     train_decoder_t *m = t->decoder;
     int T = 1;
@@ -150,7 +151,7 @@ static train_status_t start (train_grpo_trainer_t *t, int first, int B,
                       t->work.targets + (size_t)i * (size_t)T);
     TRY (decoder_prepare (m, B, T, err));
     TRY (decoder_take_ids (m, t->work.tokens, t->work.targets, NULL, err));
-    return decoder_logps (m, t->work.device + b->at.logp,
+    return decoder_logps (m, later ? NULL : t->work.device + b->at.logp,
                           t->work.device + b->at.entropy, t->o.temperature,
                           err);
 }
@@ -283,6 +284,26 @@ static void add (train_grpo_trainer_t *t, const struct batch *b,
     sum->dropped += r->dropped;
 }
 
+/* Does the gradient over log-probabilities not hang on them? On its own policy
+ * the ratio is 1 whatever they are. */
+static bool is_blind (const train_grpo_trainer_t *t)
+{
+    const train_grpo_options_t *l = &t->o.loss;
+
+    return !t->old && !t->ref && l->correct == TRAIN_GRPO_UNCORRECTED
+           && !l->off_policy_mask && l->kind != TRAIN_GRPO_CISPO
+           && l->kind != TRAIN_GRPO_CISPO_CLIP;
+}
+
+static train_status_t backward (train_grpo_trainer_t *t, const struct batch *b,
+                                train_error_t *err)
+{
+    char *at = t->work.device;
+
+    return decoder_logps_bwd (t->decoder, at + b->at.dlogp, at + b->at.logp,
+                              at + b->at.entropy, err);
+}
+
 static train_status_t loss_on_gpu (train_grpo_trainer_t *t,
                                    const struct batch *b,
                                    const train_grpo_whole_t *whole,
@@ -293,14 +314,16 @@ static train_status_t loss_on_gpu (train_grpo_trainer_t *t,
     train_grpo_batch_t batch = view (t, b);
     train_grpo_report_t report = {.size = sizeof (report)};
 
+    if (is_blind (t))
+        TRY (m->ops->fill (m->device, w->device, 0, b->at.entropy, m->stream,
+                           err));
     TRY (m->ops->copy (w->device + b->at.old, w->host + b->at.old,
                        b->at.bytes - b->at.old, m->stream, err));
     TRY (train_grpo_loss_enqueue (&t->o.loss, whole, &batch,
                                   (float *)(void *)(w->device + b->at.fgrad),
                                   w->device + b->at.rows, m->stream, err));
+    TRY (backward (t, b, err));
     TRY (m->ops->copy (w->host, w->device, b->at.old, m->stream, err));
-    TRY (decoder_logps_bwd (m, w->device + b->at.dlogp, w->device + b->at.logp,
-                            err));
     TRY (m->ops->sync (m->stream, err));
     TRY (train_grpo_report (w->host + b->at.rows, b->B, &report, err));
     add (t, b, &report);
@@ -317,6 +340,8 @@ static train_status_t loss_on_host (train_grpo_trainer_t *t,
     train_grpo_report_t report = {.size = sizeof (report)};
     float *grad = floats (t, b->at.fgrad);
 
+    if (is_blind (t))
+        memset (t->work.host, 0, b->at.entropy);
     if (is_wide (t))
         narrow (floats (t, b->at.flogp), doubles (t, b->at.logp), N);
     TRY (train_grpo_loss (&t->o.loss, whole, &batch, grad, &report, err));
@@ -324,9 +349,9 @@ static train_status_t loss_on_host (train_grpo_trainer_t *t,
         grad[i] *= (float)scale;
     if (is_wide (t))
         widen (doubles (t, b->at.dlogp), grad, N);
+    TRY (backward (t, b, err));
     add (t, b, &report);
-    return decoder_logps_bwd (t->decoder, t->work.host + b->at.dlogp,
-                              t->work.host + b->at.logp, err);
+    return TRAIN_OK;
 }
 
 static train_status_t pass (train_grpo_trainer_t *t, int first, int n,
@@ -335,7 +360,7 @@ static train_status_t pass (train_grpo_trainer_t *t, int first, int n,
     struct train_grpo_whole whole = whole_of (t);
     struct batch b;
 
-    TRY (start (t, first, n, &b, err));
+    TRY (start (t, first, n, is_blind (t), &b, err));
     fill_rest (t, &b);
     *counted += b.tokens;
     return t->decoder->gpu ? loss_on_gpu (t, &b, &whole, err)
@@ -361,7 +386,7 @@ static train_status_t old_of (train_grpo_trainer_t *t, int first, int n,
     train_decoder_t *m = t->decoder;
     struct batch b;
 
-    TRY (start (t, first, n, &b, err));
+    TRY (start (t, first, n, false, &b, err));
     if (m->gpu)
         TRY (m->ops->copy (t->work.host, t->work.device, b.at.old, m->stream,
                            err));

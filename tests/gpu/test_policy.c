@@ -64,9 +64,9 @@ static float *run (train_dtype_t dtype, bool gpu, bool tie, size_t *ret_n)
         targets[i] = i % 7 == 3 ? -1 : (i + 1) * 37 % V;
         slopes[i] = (float)sin (i);
     }
-    need (train_decoder_logps (ret, ret + N, m, tokens, targets, B, T, 0.8,
-                               &err),
-          &err);
+    need (
+        train_decoder_logps (ret, ret + N, m, tokens, targets, B, T, 0.8, &err),
+        &err);
     need (train_decoder_policy_backward (m, slopes, &err), &err);
     if (gpu)
         cudaMemcpy (ret + 2 * N, train_decoder_grads (m)->data,
@@ -215,7 +215,8 @@ static void test_loop (void)
     }
     tap_ok (good, "the loop in f32 is the host's, in one pass and in seven");
     steps (TRAIN_BF16, true, 0, 60, gpu);
-    printf ("# reward %g at first, %g at last\n", gpu[0].reward, gpu[59].reward);
+    printf ("# reward %g at first, %g at last\n", gpu[0].reward,
+            gpu[59].reward);
     tap_ok (gpu[59].reward > gpu[0].reward + 0.2, "in bf16 it learns");
 }
 

@@ -165,7 +165,8 @@ static void check_gradient (bool tie, train_recompute_t recompute)
 
     fill (m);
     loss_of (m, slopes);
-    assert_int_equal (decoder_logps_bwd (m, slopes, work, NULL), TRAIN_OK);
+    assert_int_equal (decoder_logps_bwd (m, slopes, work, NULL, NULL),
+                      TRAIN_OK);
     for (size_t i = 0; i < train_decoder_n_params (m); i++)
         check_param (m, train_decoder_param (m, i));
     train_decoder_destroy (m);
