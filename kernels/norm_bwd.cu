@@ -17,7 +17,7 @@ template <typename T> struct back_args {
 
 /* A vector of a line; the weights stay in the first cache and are read twice. */
 template <typename L> struct vec {
-    typename L::raw x, dy;
+    typename L::raw x, dy, skip;
 };
 
 template <typename L>
@@ -38,15 +38,14 @@ static __device__ float product (const struct vec<L> *v,
 /* dx of a vector, and y; [dw] += its part in the gradient of the weights. */
 template <typename L>
 static __device__ void slope (typename L::elem *dx, typename L::elem *y,
-                              const typename L::elem *skip,
-                              const struct vec<L> *v,
+                              bool skip, const struct vec<L> *v,
                               const typename L::elem *weight, float r,
                               float dot, float *dw)
 {
     float x[L::W], dy[L::W], w[L::W], s[L::W];
 
     if (skip)
-        get<L> (skip, s);
+        L::split (v->skip, s);
     L::split (v->x, x);
     L::split (v->dy, dy);
     get<L> (weight, w);
@@ -92,18 +91,39 @@ static __device__ void give (float *parts, size_t C,
 }
 
 /* What a team works on in one turn. */
-template <typename L> struct turn {
+template <typename L, int K> struct turn {
     size_t from, line; /* in dx and dy, in x */
     const typename L::elem *w;
     bool valid, second;
+    float r;
+    struct vec<L> v[K];
 };
 
-/* Line [i] of the block's [lines]. */
-template <typename L, int WEIGHTS>
-static __device__ struct turn<L> turn_of (
+/* WEIGHTS 2 have no skip; K over 1 fetch it late, for want of registers. */
+template <typename L, int WEIGHTS, int TEAM, int K>
+static __device__ void fetch (struct turn<L, K> *t,
+                              const struct back_args<typename L::type> &a)
+{
+#pragma unroll
+    for (int k = 0; k < K; k++) {
+        size_t c = (threadIdx.x % TEAM + k * TEAM) * L::W;
+
+        if (!t->valid || c >= a.at.C)
+            continue;
+        t->v[k].x = L::load (a.x + t->line * a.at.C + c);
+        t->v[k].dy = L::load (a.dy + t->from + c);
+        if (WEIGHTS == 1 && K == 1 && a.skip)
+            t->v[k].skip = L::load (a.skip + t->from + c);
+    }
+    t->r = t->valid ? a.rstd[t->line] : 0;
+}
+
+/* Line [i] of the block's [lines], on its way. */
+template <typename L, int WEIGHTS, int TEAM, int K>
+static __device__ struct turn<L, K> turn_of (
     const struct back_args<typename L::type> &a, size_t i, size_t lines) {
     size_t head = 0, n;
-    struct turn<L> t;
+    struct turn<L, K> t;
 
     n = blockIdx.x
         + (WEIGHTS > 1 ? divided (i, a.at.heads, &head) : i) * gridDim.x;
@@ -112,28 +132,12 @@ static __device__ struct turn<L> turn_of (
     t.from = n * a.at.ld + head * a.at.C;
     t.line = n * a.at.heads + head;
     t.w = t.second ? a.w[1] : a.w[0];
+    fetch<L, WEIGHTS, TEAM, K> (&t, a);
     return t;
 }
 
 template <typename L, int TEAM, int K>
-static __device__ void fetch (struct vec<L> v[K],
-                              const struct back_args<typename L::type> &a,
-                              const struct turn<L> &t)
-{
-#pragma unroll
-    for (int k = 0; k < K; k++) {
-        size_t c = (threadIdx.x % TEAM + k * TEAM) * L::W;
-
-        if (t.valid && c < a.at.C) {
-            v[k].x = L::load (a.x + t.line * a.at.C + c);
-            v[k].dy = L::load (a.dy + t.from + c);
-        }
-    }
-}
-
-template <typename L, int TEAM, int K>
-static __device__ float products (const struct vec<L> v[K], size_t C,
-                                  const struct turn<L> &t)
+static __device__ float products (const struct turn<L, K> *t, size_t C)
 {
     float dot = 0;
 
@@ -141,57 +145,70 @@ static __device__ float products (const struct vec<L> v[K], size_t C,
     for (int k = 0; k < K; k++) {
         size_t c = (threadIdx.x % TEAM + k * TEAM) * L::W;
 
-        if (t.valid && c < C)
-            dot += product<L> (&v[k], t.w + c);
+        if (t->valid && c < C)
+            dot += product<L> (&t->v[k], t->w + c);
     }
     return dot;
 }
 
 template <typename L, int WEIGHTS, int TEAM, int K>
 static __device__ void slopes (float dw[WEIGHTS][K][L::W],
-                               const struct vec<L> v[K],
                                const struct back_args<typename L::type> &a,
-                               const struct turn<L> &t, float r, float dot)
+                               struct turn<L, K> *t, float dot)
 {
 #pragma unroll
     for (int k = 0; k < K; k++) {
         size_t c = (threadIdx.x % TEAM + k * TEAM) * L::W;
 
-        if (!t.valid || c >= a.at.C)
+        if (!t->valid || c >= a.at.C)
             continue;
-        if (t.second)
-            slope<L> (a.dx + t.from + c, NULL, NULL, &v[k], t.w + c, r, dot,
-                      dw[WEIGHTS - 1][k]);
+        if (WEIGHTS == 1 && K > 1 && a.skip)
+            t->v[k].skip = L::load (a.skip + t->from + c);
+        if (t->second)
+            slope<L> (a.dx + t->from + c, NULL, false, &t->v[k], t->w + c, t->r,
+                      dot, dw[WEIGHTS - 1][k]);
         else
-            slope<L> (a.dx + t.from + c,
-                      WEIGHTS == 1 && a.y ? a.y + t.from + c : NULL,
-                      WEIGHTS == 1 && a.skip ? a.skip + t.from + c : NULL,
-                      &v[k], t.w + c, r, dot, dw[0][k]);
+            slope<L> (a.dx + t->from + c,
+                      WEIGHTS == 1 && a.y ? a.y + t->from + c : NULL,
+                      WEIGHTS == 1 && a.skip, &t->v[k], t->w + c, t->r, dot,
+                      dw[0][k]);
     }
 }
 
+/* Of a multiprocessor, with the registers that so many vectors want. */
+static constexpr int blocks_at_once (int weights, int k)
+{
+    return k == 1 ? 4 : weights * k == 2 ? 3 : 2;
+}
+
 /* The block's lines are (row, head), [heads] a row; every team makes as many
- * turns. WEIGHTS 2: of queries and keys. */
+ * turns. Where registers are there for it, the next turn's vectors are on their
+ * way during one. WEIGHTS 2: of queries and keys. */
 template <typename L, int WEIGHTS, int TEAM, int K>
-static __global__ void __launch_bounds__ (THREADS, K *WEIGHTS < 4 ? 4 : 2)
+static __global__ void __launch_bounds__ (THREADS, blocks_at_once (WEIGHTS, K))
     back (struct back_args<typename L::type> a)
 {
     const size_t P = gridDim.x, p = blockIdx.x, C = a.at.C;
     const size_t lines = (a.at.N - p + P - 1) / P * a.at.heads;
     const size_t teams = THREADS / TEAM, turns = (lines + teams - 1) / teams;
+    const size_t team = threadIdx.x / TEAM;
+    const bool ahead = WEIGHTS * K == 1;
+    struct turn<L, K> t, next;
     float dw[WEIGHTS][K][L::W] = {};
 
+    if (ahead)
+        next = turn_of<L, WEIGHTS, TEAM, K> (a, team, lines);
     for (size_t i = 0; i < turns; i++) {
-        const struct turn<L> t =
-            turn_of<L, WEIGHTS> (a, i * teams + threadIdx.x / TEAM, lines);
-        struct vec<L> v[K];
-        float r, dot;
+        float dot;
 
-        fetch<L, TEAM, K> (v, a, t);
-        r = t.valid ? a.rstd[t.line] : 0;
-        dot = products<L, TEAM, K> (v, C, t);
-        dot = team_sum<TEAM> (dot, (int)i) * r * r * r / (float)C;
-        slopes<L, WEIGHTS, TEAM, K> (dw, v, a, t, r, dot);
+        t = ahead ? next
+                  : turn_of<L, WEIGHTS, TEAM, K> (a, i * teams + team, lines);
+        if (ahead)
+            next =
+                turn_of<L, WEIGHTS, TEAM, K> (a, (i + 1) * teams + team, lines);
+        dot = products<L, TEAM, K> (&t, C);
+        dot = team_sum<TEAM> (dot, (int)i) * t.r * t.r * t.r / (float)C;
+        slopes<L, WEIGHTS, TEAM, K> (dw, a, &t, dot);
     }
     give<L, WEIGHTS, TEAM, K> (a.parts + p * WEIGHTS * C, C, dw);
 }
@@ -230,9 +247,10 @@ static __global__ void __launch_bounds__ (THREADS)
                     continue;
                 }
                 L::floats (sum, dw);
+                if (a.skip)
+                    v.skip = L::load (a.skip + from + c);
                 slope<L> (a.dx + from + c, a.y ? a.y + from + c : NULL,
-                          a.skip ? a.skip + from + c : NULL, &v, w + c, r, dot,
-                          dw);
+                          a.skip != NULL, &v, w + c, r, dot, dw);
                 L::store_floats (sum, dw);
             }
             if (round == 0)
@@ -292,10 +310,12 @@ static void run (const struct back_args<T> *a, float *const dw[], void *stream)
 {
     cudaStream_t s = (cudaStream_t)stream;
     size_t C = a->at.C, many = C / T::PER;
+    bool two = many <= 64 || (many > THREADS && many <= 2 * THREADS);
     /* as many blocks as run at once */
-    size_t P = layers_parts (a->at.N, WEIGHTS == 1 && many > 2 * THREADS
-                                          ? LAYERS_PARTS / 2
-                                          : LAYERS_PARTS);
+    size_t P = layers_parts (a->at.N, WEIGHTS > 1          ? LAYERS_PARTS
+                                      : many > 2 * THREADS ? LAYERS_PARTS / 2
+                                      : two ? LAYERS_PARTS / 4 * 3
+                                            : LAYERS_PARTS);
     bool whole = fit (a->dx, a->y, a->dy, a->skip, a->x, a->w[0], a->w[1])
                  && C % T::PER == 0;
 
