@@ -9,9 +9,11 @@
 #ifndef KERN_DECODE_H
 #define KERN_DECODE_H
 
+#include <stdbool.h>
+
+#include "kernels/decode_draw.h"
 #include "kernels/half.h"
 #include "kernels/layers.h"
-#include "kernels/philox_words.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -45,6 +47,18 @@ KERN_DECLARE (KERN_KEEP_FWD);
         size_t G, size_t D, double scale, void *scratch, void *stream)
 KERN_DECLARE (KERN_DECODE_FWD);
 
+/* attend_fwd - keep_fwd and decode_fwd in one, of rows each of a slot of its own:
+ * the same y, k and v, bit for bit. What is then in qkv's queries is undefined.
+ *   early   on a GPU: it may begin before the kernel before it on the stream
+ *           has ended, for whose results it waits */
+#define KERN_ATTEND_FWD(suffix, elem, real)                                    \
+    void kern_attend_fwd_##suffix (                                            \
+        elem *y, elem *k, elem *v, elem *qkv, const real *cosine,              \
+        const real *sine, const int32_t *slot, const int32_t *at, size_t N,    \
+        size_t T, size_t H, size_t G, size_t D, double scale, bool early,      \
+        void *scratch, void *stream)
+KERN_DECLARE (KERN_ATTEND_FWD);
+
 /* share_fwd - texts that begin alike: rows 0..n[i]-1 of slot from[i] are copied to
  * slot to[i], for P pairs, in every layer. No slot is both.
  *   k, v   (L,S,G,T,D) */
@@ -55,35 +69,23 @@ KERN_DECLARE (KERN_DECODE_FWD);
                                   size_t T, size_t D, void *stream)
 KERN_DECLARE (KERN_SHARE_FWD);
 
-/* draw - the token behind each row, by its logits.
- *   ids      (N) written: -1 where a logit is NaN or infinite; what stands in
- *            rows that are left out stays
- *   logp     (N) written likewise: the logarithm of the token's chance; at heat
- *            0 of its chance at heat 1; NULL: not wanted
- *   logits   (N,V)
- *   text     (N) number of the text, for draw_chance
- *   at       (N)
- *   heat     0: the likeliest, of equals the lowest id; above: id with the
- *            chance exp (z / heat) over the sum, by draw_chance of at[i] + 1 */
-#define KERN_DRAW(suffix, elem, real)                                          \
-    void kern_draw_##suffix (int32_t *ids, float *logp, const elem *logits,    \
-                             const int32_t *text, const int32_t *at, size_t N, \
-                             size_t V, double heat, uint64_t seed,             \
-                             void *stream)
-KERN_DECLARE (KERN_DRAW);
+/* advance - what drawn tokens change, so that step may follow step without the
+ * host. Row i, where at[i] is not below 0:
+ *   told     (N,most) number count[i] written: ids[i]; told_logp likewise, and
+ *            count[i] is one more
+ *   tokens   (N) ids[i]
+ *   at       (N) one more; -1 where the text ends: ids[i] is below 0 or one of
+ *            [stop], or at[i] + 1 is end[i], where its last token stands */
+struct kern_advance {
+    int32_t *tokens, *at, *count, *told;
+    float *told_logp;
+    const int32_t *ids, *end, *stop;
+    const float *logp;
+    size_t N, most, n_stop;
+};
 
-/* draw_chance - a number in (0,1) that is a function of these alone: 52 bits of
- * Philox. */
-HALF_FN double draw_chance (uint64_t seed, uint32_t text, uint32_t at)
-{
-    uint32_t ctr[4] = {at, text, 0x67656e65u, 0}, out[4]; /* "gene" */
-    uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
-    uint64_t bits;
-
-    philox_words (ctr, key, out);
-    bits = ((uint64_t)out[0] << 32 | out[1]) >> 12;
-    return ((double)bits + 0.5) * 0x1p-52;
-}
+void kern_advance_host (const struct kern_advance *a, void *stream);
+void kern_advance_cuda (const struct kern_advance *a, void *stream);
 
 #ifdef __cplusplus
 }

@@ -7,6 +7,8 @@
  * warps take the keys in turn, each with a running softmax of its own, and
  * these are joined at the end. */
 #include "kernels/decode.h"
+#include "kernels/decode_early.cuh"
+#include "kernels/decode_tensor.h"
 #include "kernels/layers_cuda.h"
 
 #define HEADS_MOST 4 /* of a block */
@@ -208,13 +210,36 @@ static __device__ void join_block (part<E> &a, int lanes, float (*share)[32])
     }
 }
 
-/* grid (N, G, blocks of R heads that share a key) */
-template <typename L, int C, int R>
+/* Turn a lane's elements of a head by position t; the other of each pair is half
+ * the lanes away. Rounded, as it stands in memory elsewhere. */
+template <typename L>
+static __device__ void turn (float *x, const float *cosine, const float *sine,
+                             int t, int lane, int lanes)
+{
+    float c[L::W], s[L::W];
+    int half = lanes / 2, at = (t * half + lane % half) * L::W;
+
+    L::floats (cosine + at, c);
+    L::floats (sine + at, s);
+#pragma unroll
+    for (int i = 0; i < L::W; i++) {
+        float other = __shfl_xor_sync (0xffffffffu, x[i], half);
+
+        x[i] = lane < half ? x[i] * c[i] - other * s[i]
+                           : x[i] * c[i] + other * s[i];
+        x[i] = L::type::get (L::type::put (x[i]));
+    }
+}
+
+/* grid (N, G, blocks of R heads that share a key). FRESH: the last key and value
+ * and the queries stand in qkv as they came from their product; cosine and sine
+ * turn them. */
+template <typename L, int C, int R, bool FRESH>
 static __global__ void __launch_bounds__ (THREADS)
     decode (typename L::elem *y, const typename L::elem *qkv,
-            const typename L::elem *k, const typename L::elem *v,
-            const int32_t *slot, const int32_t *at, size_t T, int H, int G,
-            int D, int lanes, float scale)
+            typename L::elem *k, typename L::elem *v, const float *cosine,
+            const float *sine, const int32_t *slot, const int32_t *at, size_t T,
+            int H, int G, int D, int lanes, float scale)
 {
     enum { E = C * L::W };
     __shared__ float share[WARPS * (E + 2)][32];
@@ -222,10 +247,13 @@ static __global__ void __launch_bounds__ (THREADS)
     int first = (int)blockIdx.y * (H / G) + (int)blockIdx.z * R;
     int heads = min (R, H / G - (int)blockIdx.z * R);
     size_t n = blockIdx.x, from;
-    int last = at[n];
-    float q[R][E];
+    int last;
+    float q[R][E], new_key[E], new_value[E];
     part<E> a[R];
 
+    early_go ();
+    early_wait ();
+    last = at[n];
     if (last < 0)
         return;
     from = ((size_t)slot[n] * G + blockIdx.y) * T * D;
@@ -234,6 +262,8 @@ static __global__ void __launch_bounds__ (THREADS)
         int h = first + min (r, heads - 1);
 
         row_part<L, C> (qkv + (n * (H + 2 * G) + h) * D, D, lane, lanes, q[r]);
+        if (FRESH)
+            turn<L> (q[r], cosine, sine, last, lane, lanes);
         a[r].most = -INFINITY;
         a[r].sum = 0;
 #pragma unroll
@@ -242,16 +272,34 @@ static __global__ void __launch_bounds__ (THREADS)
             a[r].y[e] = 0;
         }
     }
+    if (FRESH) {
+        const typename L::elem *x =
+            qkv + (n * (H + 2 * G) + H + blockIdx.y) * D + lane * L::W;
+        size_t to = from + (size_t)last * D + lane * L::W;
+
+        get<L> (x, new_key);
+        get<L> (x + G * D, new_value);
+        turn<L> (new_key, cosine, sine, last, lane, lanes);
+        if (threadIdx.x < lanes && blockIdx.z == 0) {
+            put<L> (k + to, new_key);
+            put<L> (v + to, new_value);
+        }
+    }
     /* all lanes of a warp go round equally often, for the sums between them */
 #pragma unroll 2
     for (int base = 0; base <= last; base += groups) {
         int t = base + (int)threadIdx.x / lanes;
-        bool mine = t <= last;
-        size_t row = from + (size_t)(mine ? t : last) * D;
+        bool mine = t <= last, kept = t < last + !FRESH;
+        size_t row = from + (size_t)(kept ? t : 0) * D;
         float key[E], value[E], s[R];
 
         row_part<L, C> (k + row, D, lane, lanes, key);
         row_part<L, C> (v + row, D, lane, lanes, value);
+#pragma unroll
+        for (int e = 0; FRESH && !kept && e < E; e++) {
+            key[e] = new_key[e];
+            value[e] = new_value[e];
+        }
         scores<E, R> (s, q, key, lanes);
 #pragma unroll
         for (int r = 0; mine && r < R; r++)
@@ -276,47 +324,128 @@ static __global__ void __launch_bounds__ (THREADS)
     }
 }
 
+/* cosine: NULL where the last keys are kept already */
 template <typename L, int C, int R>
 static void decode_go (typename L::elem *y, const typename L::elem *qkv,
-                       const typename L::elem *k, const typename L::elem *v,
+                       typename L::elem *k, typename L::elem *v,
+                       const float *cosine, const float *sine,
                        const int32_t *slot, const int32_t *at, size_t N,
                        size_t T, size_t H, size_t G, size_t D, double scale,
-                       void *stream)
+                       bool early, void *stream)
 {
     size_t blocks = (H / G + R - 1) / R;
     int lanes = 1;
 
     while ((size_t)lanes * C * L::W < D)
         lanes *= 2;
-    decode<L, C, R><<<dim3 ((unsigned)N, (unsigned)G, (unsigned)blocks),
-                      THREADS, 0, (cudaStream_t)stream>>> (
-        y, qkv, k, v, slot, at, T, (int)H, (int)G, (int)D, lanes,
-        (float)(scale * 1.4426950408889634));
+    early_launch (cosine ? decode<L, C, R, C == 1> : decode<L, C, R, false>,
+                  dim3 ((unsigned)N, (unsigned)G, (unsigned)blocks), THREADS, 0,
+                  1, early, stream, y, qkv, k, v, cosine, sine, slot, at, T,
+                  (int)H, (int)G, (int)D, lanes,
+                  (float)(scale * 1.4426950408889634));
+}
+
+/* The tensor cores' way, where there is one. */
+static bool on_tensor (as_f32, const struct decode_tensor *, void *)
+{
+    return false;
+}
+
+static bool on_tensor (as_bf16, const struct decode_tensor *a, void *stream)
+{
+    decode_tensor_bf16 (a, stream);
+    return true;
+}
+
+static bool on_tensor (as_f16, const struct decode_tensor *a, void *stream)
+{
+    decode_tensor_f16 (a, stream);
+    return true;
+}
+
+template <typename T>
+static bool tensor_run (typename T::elem *y, const typename T::elem *qkv,
+                        typename T::elem *k, typename T::elem *v,
+                        const float *cosine, const float *sine,
+                        const int32_t *slot, const int32_t *at, size_t N,
+                        size_t len, size_t H, size_t G, size_t D, double scale,
+                        bool early, void *stream)
+{
+    struct decode_tensor a = {(uint16_t *)y,
+                              (uint16_t *)k,
+                              (uint16_t *)v,
+                              (const uint16_t *)qkv,
+                              cosine,
+                              sine,
+                              slot,
+                              at,
+                              N,
+                              len,
+                              H,
+                              G,
+                              D,
+                              scale,
+                              early};
+
+    return decode_tensor_fits (H, G, D) && fit (y, qkv, k, v, cosine, sine)
+           && on_tensor (T (), &a, stream);
+}
+
+/* Whether one vector a lane makes a row, so that pairs lie half the lanes apart */
+template <typename T> static bool even_lanes (size_t D)
+{
+    size_t lanes = D / T::PER;
+
+    return D % T::PER == 0 && lanes >= 2 && lanes <= 32
+           && (lanes & (lanes - 1)) == 0;
 }
 
 template <typename T>
 static void decode_run (typename T::elem *y, const typename T::elem *qkv,
-                        const typename T::elem *k, const typename T::elem *v,
+                        typename T::elem *k, typename T::elem *v,
+                        const float *cosine, const float *sine,
                         const int32_t *slot, const int32_t *at, size_t N,
                         size_t len, size_t H, size_t G, size_t D, double scale,
-                        void *stream)
+                        bool early, void *stream)
 {
     bool whole = fit (y, qkv, k, v) && D % T::PER == 0;
 
-    if (N == 0)
+    if (N == 0
+        || tensor_run<T> (y, qkv, k, v, cosine, sine, slot, at, N, len, H, G, D,
+                          scale, early, stream))
         return;
     if (!whole)
-        decode_go<single<T>, 8, 1> (y, qkv, k, v, slot, at, N, len, H, G, D,
-                                    scale, stream);
+        decode_go<single<T>, 8, 1> (y, qkv, k, v, NULL, NULL, slot, at, N, len,
+                                    H, G, D, scale, early, stream);
     else if (D > 32 * T::PER)
-        decode_go<wide<T>, 2, 2> (y, qkv, k, v, slot, at, N, len, H, G, D,
-                                  scale, stream);
+        decode_go<wide<T>, 2, 2> (y, qkv, k, v, NULL, NULL, slot, at, N, len, H,
+                                  G, D, scale, early, stream);
     else if (H == G)
-        decode_go<wide<T>, 1, 1> (y, qkv, k, v, slot, at, N, len, H, G, D,
-                                  scale, stream);
+        decode_go<wide<T>, 1, 1> (y, qkv, k, v, cosine, sine, slot, at, N, len,
+                                  H, G, D, scale, early, stream);
     else
-        decode_go<wide<T>, 1, HEADS_MOST> (y, qkv, k, v, slot, at, N, len, H, G,
-                                           D, scale, stream);
+        decode_go<wide<T>, 1, HEADS_MOST> (y, qkv, k, v, cosine, sine, slot, at,
+                                           N, len, H, G, D, scale, early,
+                                           stream);
+}
+
+template <typename T>
+static void attend_run (typename T::elem *y, typename T::elem *k,
+                        typename T::elem *v, typename T::elem *qkv,
+                        const float *cosine, const float *sine,
+                        const int32_t *slot, const int32_t *at, size_t N,
+                        size_t len, size_t H, size_t G, size_t D, double scale,
+                        bool early, void *stream)
+{
+    bool one = fit (y, qkv, k, v, cosine, sine) && even_lanes<T> (D);
+
+    if (N == 0)
+        return;
+    if (!one)
+        keep_run<T> (k, v, qkv, cosine, sine, slot, at, N, len, H, G, D,
+                     stream);
+    decode_run<T> (y, qkv, k, v, one ? cosine : NULL, sine, slot, at, N, len, H,
+                   G, D, scale, one && early, stream);
 }
 
 #define MAKE(d)                                                                \
@@ -343,8 +472,20 @@ static void decode_run (typename T::elem *y, const typename T::elem *qkv,
         size_t G, size_t D, double scale, void *scratch, void *stream)         \
     {                                                                          \
         (void)scratch;                                                         \
-        decode_run<as_##d> (y, qkv, k, v, slot, at, N, T, H, G, D, scale,      \
-                            stream);                                           \
+        decode_run<as_##d> (y, qkv, (LAYERS_ELEM (d) *)k,                      \
+                            (LAYERS_ELEM (d) *)v, NULL, NULL, slot, at, N, T,  \
+                            H, G, D, scale, false, stream);                    \
+    }                                                                          \
+    void kern_attend_fwd_##d##_cuda (                                          \
+        LAYERS_ELEM (d) * y, LAYERS_ELEM (d) * k, LAYERS_ELEM (d) * v,         \
+        LAYERS_ELEM (d) * qkv, const float *cosine, const float *sine,         \
+        const int32_t *slot, const int32_t *at, size_t N, size_t T, size_t H,  \
+        size_t G, size_t D, double scale, bool early, void *scratch,           \
+        void *stream)                                                          \
+    {                                                                          \
+        (void)scratch;                                                         \
+        attend_run<as_##d> (y, k, v, qkv, cosine, sine, slot, at, N, T, H, G,  \
+                            D, scale, early, stream);                          \
     }
 
 LAYERS_EACH (MAKE)

@@ -9,6 +9,7 @@
 #ifndef KERN_TABLE_H
 #define KERN_TABLE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -17,6 +18,9 @@ extern "C" {
 #endif
 
 struct kern_dropout;
+struct kern_advance;
+struct kern_draw_rules;
+struct kern_product;
 
 struct kern_ops {
     size_t elem_size, real_size; /* bytes */
@@ -71,12 +75,26 @@ struct kern_ops {
                         const int32_t *slot, const int32_t *at, size_t N,
                         size_t T, size_t H, size_t G, size_t D, double scale,
                         void *scratch, void *stream);
+    void (*attend_fwd) (void *y, void *k, void *v, void *qkv,
+                        const void *cosine, const void *sine,
+                        const int32_t *slot, const int32_t *at, size_t N,
+                        size_t T, size_t H, size_t G, size_t D, double scale,
+                        bool early, void *scratch, void *stream);
     void (*share_fwd) (void *k, void *v, const int32_t *from, const int32_t *to,
                        const int32_t *n, size_t P, size_t L, size_t S, size_t G,
                        size_t T, size_t D, void *stream);
     void (*draw) (int32_t *ids, float *logp, const void *logits,
-                  const int32_t *text, const int32_t *at, size_t N, size_t V,
-                  double heat, uint64_t seed, void *stream);
+                  const int32_t *text, const int32_t *at, const int32_t *slot,
+                  const uint32_t *seen, size_t N, size_t V,
+                  const struct kern_draw_rules *rules, void *scratch,
+                  void *stream);
+    void (*had) (uint32_t *seen, const int32_t *tokens, const int32_t *slot,
+                 const int32_t *at, size_t N, size_t V, void *stream);
+    void (*had_share) (uint32_t *seen, const int32_t *from, const int32_t *to,
+                       size_t P, size_t V, void *stream);
+    void (*advance) (const struct kern_advance *a, void *stream);
+    /* decode_product.h; of bf16 and f16 on a GPU alone, else NULL */
+    void (*product) (const struct kern_product *p, void *stream);
     /* logp, entropy and dlogp are of [real] */
     void (*logprob) (void *logits, void *logp, void *entropy,
                      const int32_t *targets, const void *dlogp, size_t N,

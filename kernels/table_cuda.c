@@ -4,6 +4,7 @@
 
 #include "cols.h"
 #include "decode.h"
+#include "decode_product.h"
 #include "docs.h"
 #include "dropout.h"
 #include "kernels.h"
@@ -24,7 +25,9 @@
 #define real     float
 #define OWN(x)   x##_bf16_cuda
 #define KERN(op) kern_##op##_bf16_cuda
+#define PRODUCT  kern_product_bf16_cuda
 #include "table.inc"
+#undef PRODUCT
 #undef elem
 #undef real
 #undef OWN
@@ -34,7 +37,9 @@
 #define real     float
 #define OWN(x)   x##_f16_cuda
 #define KERN(op) kern_##op##_f16_cuda
+#define PRODUCT  kern_product_f16_cuda
 #include "table.inc"
+#undef PRODUCT
 #undef elem
 #undef real
 #undef OWN

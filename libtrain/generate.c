@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * generate.c - draw tokens, and add them to texts until they end */
+ * generate.c - add tokens to texts until they end */
 #include "config.h"
 
 #include <train/generate.h>
@@ -57,12 +57,8 @@ struct run {
     int *text, *fed; /* (slots): a slot's text, or -1; tokens in the cache */
     int *lead;       /* (slots): the slot that reads its prompt, or -1 */
     int *drawer;     /* (slots): whose the draws of a feed are */
-    double *row, *p; /* (V) */
-    int32_t *order;  /* (V) */
-    bool *seen;      /* (V) */
     size_t slots, rows, V;
     int B, next; /* texts that have entered */
-    bool plain;  /* all tokens are drawn by their chances */
 };
 
 static bool stops (const train_generate_options_t *o, int32_t id)
@@ -79,64 +75,6 @@ static int32_t token_of (const struct run *r, int b, int t)
     if (t < r->n[b])
         return r->prompts[b][t];
     return r->ids[(size_t)b * (size_t)r->o->max_new + (size_t)(t - r->n[b])];
-}
-
-/* A row of logits in double. */
-static void widen (const struct run *r, const void *logits, size_t i)
-{
-    size_t first = i * r->V;
-
-    for (size_t v = 0; v < r->V; v++)
-        switch (r->m->config.dtype) {
-        case TRAIN_F64:
-            r->row[v] = ((const double *)logits)[first + v];
-            break;
-        case TRAIN_BF16:
-            r->row[v] =
-                (double)half_from_bf16 (((const uint16_t *)logits)[first + v]);
-            break;
-        case TRAIN_F16:
-            r->row[v] =
-                (double)half_from_f16 (((const uint16_t *)logits)[first + v]);
-            break;
-        default:
-            r->row[v] = (double)((const float *)logits)[first + v];
-        }
-}
-
-/* Each token that the text has counts once. */
-static void discourage (struct run *r, int b)
-{
-    int length = r->n[b] + r->added[b];
-
-    for (int t = 0; t < length; t++)
-        r->seen[token_of (r, b, t)] = false;
-    for (int t = 0; t < length; t++) {
-        int32_t id = token_of (r, b, t);
-
-        if (!r->seen[id])
-            r->row[id] *=
-                r->row[id] < 0 ? r->o->repetition : 1 / r->o->repetition;
-        r->seen[id] = true;
-    }
-}
-
-static int32_t draw_row (struct run *r, const void *logits, size_t i, int b,
-                         int pos, float *logp)
-{
-    int32_t id;
-
-    widen (r, logits, i);
-    if (r->o->repetition > 0)
-        discourage (r, b);
-    id = generate_draw (r->row, r->p, r->order, r->V, r->o,
-                        draw_chance (r->o->seed, (uint32_t)(r->o->first + b),
-                                     (uint32_t)pos + 1));
-    if (r->o->ret_logp && id >= 0) {
-        widen (r, logits, i); /* as it was */
-        *logp = generate_logp (r->row, r->V, r->o->temperature, id);
-    }
-    return id;
 }
 
 /* Does the text of [slot] go on with token [id] behind it? */
@@ -162,30 +100,15 @@ static train_status_t take (struct run *r, size_t slot, int32_t id, float logp,
     return TRAIN_OK;
 }
 
-/* Draw behind the M rows whose logits are wanted, for the slots of [drawer].
- *   step   the rows are a step's, whose first [alive] are texts */
-static train_status_t draw_all (struct run *r, size_t N, size_t M, bool step,
-                                size_t alive, train_error_t *err)
+/* Draw behind the M rows whose logits are wanted, for the slots of [drawer]. */
+static train_status_t draw_all (struct run *r, size_t N, size_t M,
+                                train_error_t *err)
 {
-    struct kv_rows rows = kv_rows (r->cache, N, M);
-    const struct train_generate_options *o = r->o;
-    struct kv_drawn drawn = {0};
-    const void *logits = NULL;
+    struct kv_drawn drawn;
 
-    if (r->plain && step)
-        TRY (kv_step (r->cache, N, o->temperature, o->seed, &drawn, err));
-    else if (r->plain)
-        TRY (kv_draw (r->cache, N, M, o->temperature, o->seed, &drawn, err));
-    else
-        TRY (kv_logits (r->cache, M, &logits, err));
-    for (size_t i = 0; i < alive; i++) {
-        float logp = r->plain ? drawn.logp[i] : 0;
-        int32_t id = r->plain ? drawn.ids[i]
-                              : draw_row (r, logits, i, r->text[r->drawer[i]],
-                                          rows.pos[i], &logp);
-
-        TRY (take (r, (size_t)r->drawer[i], id, logp, err));
-    }
+    TRY (kv_draw (r->cache, N, M, &drawn, err));
+    for (size_t i = 0; i < M; i++)
+        TRY (take (r, (size_t)r->drawer[i], drawn.ids[i], drawn.logp[i], err));
     return TRAIN_OK;
 }
 
@@ -223,6 +146,7 @@ static void end_prompt (struct run *r, size_t s, size_t i, struct kv_rows *rows,
         rows->last[*ends] = (int32_t)i;
         rows->text[*ends] = r->o->first + r->text[f];
         rows->pos[*ends] = rows->at[i];
+        rows->from[*ends] = (int32_t)s;
         r->drawer[(*ends)++] = (int)f;
         if (f == s)
             continue;
@@ -255,7 +179,7 @@ static train_status_t feed_prompts (struct run *r, size_t N, size_t M,
     TRY (kv_feed (r->cache, N, M, err));
     if (copies > 0)
         TRY (kv_share (r->cache, copies, err));
-    return M > 0 ? draw_all (r, N, M, false, M, err) : TRAIN_OK;
+    return M > 0 ? draw_all (r, N, M, err) : TRAIN_OK;
 }
 
 /* A text that enters slot [s] follows another of its group that has yet to be
@@ -310,47 +234,62 @@ static train_status_t enter (struct run *r, train_error_t *err)
  * a GPU can replay it. */
 static size_t step_rows (const struct run *r, size_t alive)
 {
-    size_t N = r->slots;
+    size_t to = alive <= 16 ? 8 : alive <= 64 ? 16 : 64;
+    size_t N = (alive + to - 1) / to * to;
 
-    while (r->m->gpu && N / 2 >= alive)
-        N /= 2;
-    return r->m->gpu ? N : alive;
+    if (!r->m->gpu)
+        return alive;
+    return N < r->slots ? N : r->slots;
 }
 
-static void fill_step (struct run *r, size_t N)
+static void fill_texts (struct run *r, size_t N, int *ret_most)
 {
-    struct kv_rows rows = kv_rows (r->cache, N, N);
+    struct kv_texts texts = kv_texts (r->cache, N);
     size_t i = 0;
 
+    *ret_most = 0;
     for (size_t s = 0; s < r->slots; s++) {
-        int b = r->text[s];
+        int b = r->text[s], rest;
 
         if (b < 0)
             continue;
-        rows.tokens[i] = token_of (r, b, r->fed[s]);
-        rows.slot[i] = (int32_t)s;
-        rows.text[i] = r->o->first + b;
-        rows.last[i] = (int32_t)i;
-        r->drawer[i] = (int)s;
-        rows.at[i] = rows.pos[i] = r->fed[s]++;
-        i++;
+        texts.tokens[i] = token_of (r, b, r->fed[s]);
+        texts.slot[i] = (int32_t)s;
+        texts.at[i] = r->fed[s];
+        texts.text[i] = r->o->first + b;
+        texts.end[i] = r->n[b] + r->o->max_new - 1;
+        r->drawer[i++] = (int)s;
+        rest = r->o->max_new - r->added[b];
+        *ret_most = rest > *ret_most ? rest : *ret_most;
     }
     for (; i < N; i++) {
-        rows.tokens[i] = rows.slot[i] = rows.text[i] = 0;
-        rows.last[i] = (int32_t)i;
-        rows.at[i] = rows.pos[i] = -1;
+        texts.tokens[i] = texts.slot[i] = texts.text[i] = texts.end[i] = 0;
+        texts.at[i] = -1;
     }
+    memset (texts.count, 0, N * sizeof (*texts.count));
 }
 
-/* One token more for every text. */
-static train_status_t turn (struct run *r, size_t alive, train_error_t *err)
+/* Some tokens more for every text. What is drawn behind the end of a text that
+ * the listener ended is dropped. */
+static train_status_t turns (struct run *r, size_t alive, train_error_t *err)
 {
     size_t N = step_rows (r, alive);
+    struct kv_drawn drawn;
+    int steps;
 
-    fill_step (r, N);
-    if (!r->plain)
-        TRY (kv_feed (r->cache, N, N, err));
-    return draw_all (r, N, N, true, alive, err);
+    fill_texts (r, N, &steps);
+    steps = !r->m->gpu ? 1 : steps < KV_STEPS ? steps : KV_STEPS;
+    TRY (kv_steps (r->cache, N, steps, &drawn, err));
+    for (int step = 0; step < steps; step++)
+        for (size_t i = 0; i < alive; i++) {
+            size_t s = (size_t)r->drawer[i], at = i * KV_STEPS + (size_t)step;
+
+            if (r->text[s] < 0)
+                continue;
+            r->fed[s]++;
+            TRY (take (r, s, drawn.ids[at], drawn.logp[at], err));
+        }
+    return TRAIN_OK;
 }
 
 static train_status_t run_all (struct run *r, train_error_t *err)
@@ -364,7 +303,7 @@ static train_status_t run_all (struct run *r, train_error_t *err)
             alive += r->text[s] >= 0;
         if (alive == 0)
             return TRAIN_OK;
-        TRY (turn (r, alive, err));
+        TRY (turns (r, alive, err));
     }
 }
 
@@ -421,16 +360,12 @@ static train_status_t allot (struct run *r, size_t T, size_t all,
     r->fed = calloc (r->slots, sizeof (*r->fed));
     r->lead = calloc (r->slots, sizeof (*r->lead));
     r->drawer = calloc (r->slots, sizeof (*r->drawer));
-    r->order = calloc (r->V, sizeof (*r->order));
-    r->seen = calloc (r->V, sizeof (*r->seen));
-    r->row = calloc (r->V, sizeof (*r->row));
-    r->p = calloc (r->V, sizeof (*r->p));
-    if (!r->text || !r->fed || !r->lead || !r->drawer || !r->order || !r->seen
-        || !r->row || !r->p)
+    if (!r->text || !r->fed || !r->lead || !r->drawer)
         return err_set (err, TRAIN_ENOMEM, "no memory to generate");
     for (size_t s = 0; s < r->slots; s++)
         r->text[s] = -1;
-    return kv_create (r->m, r->slots, T, r->rows, r->slots, &r->cache, err);
+    TRY (kv_create (r->m, r->slots, T, r->rows, r->slots, &r->cache, err));
+    return kv_rules (r->cache, r->o, err);
 }
 
 static void drop (struct run *r)
@@ -440,10 +375,6 @@ static void drop (struct run *r)
     free (r->fed);
     free (r->lead);
     free (r->drawer);
-    free (r->order);
-    free (r->seen);
-    free (r->row);
-    free (r->p);
 }
 
 train_status_t train_generate (int32_t *ids, int *ret_n, train_decoder_t *m,
@@ -470,10 +401,6 @@ train_status_t train_generate (int32_t *ids, int *ret_n, train_decoder_t *m,
     TRY (check_options (&o, err));
     r.V = m->dims.V;
     TRY (check_prompts (&r, &T, &all, err));
-    r.plain = (o.repetition <= 0)
-              && (o.temperature <= 0
-                  || (o.top_k == 0 && (o.top_p <= 0 || o.top_p >= 1)
-                      && o.min_p <= 0));
     memset (ret_n, 0, (size_t)B * sizeof (*ret_n));
     status = allot (&r, (size_t)T, all, err);
     if (status == TRAIN_OK)

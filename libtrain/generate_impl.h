@@ -6,7 +6,45 @@
 
 #include <train/generate.h>
 
-struct kv_cache;
+#include "decoder_impl.h"
+
+#include "kernels/decode_draw.h"
+
+/* Most steps that are taken without the host, and sizes of steps whose graphs are
+ * kept. */
+#define KV_STEPS  8
+#define KV_GRAPHS 12
+
+struct kv_graph {
+    size_t rows; /* 0: unused */
+    bool warm;   /* such a step has been run */
+    void *graph; /* NULL: not recorded */
+};
+
+struct kv_cache {
+    train_decoder_t *m;
+    size_t slots, T, rows, wants;
+    void *k, *v;         /* (L,S,G,T,D) */
+    void *cosine, *sine; /* (T,D/2) */
+    void *scratch;       /* of attention and draws on the host */
+    void *x, *x2, *norm, *qkv, *att, *tmp, *raw, *gate_up, *act, *rstd;
+    void *picked, *logits; /* (wants,C), (wants,V) */
+    void *ids_at,
+        *drawn_at; /* int32, where the kernels are: (3 rows + 3 wants),
+                              (2 wants): ids and the bits of their logp */
+    int32_t *pairs_at, *host_pairs; /* (3 slots): from, to, n */
+    int32_t *host_ids, *host_drawn; /* pinned */
+    void *host_logits;              /* where the others are on a GPU */
+    /* Steps: (6,slots) of texts, (2,slots,KV_STEPS) told, where the kernels are
+       and pinned; stop ids. */
+    int32_t *texts_at, *host_texts, *told_at, *host_told, *stop_at;
+    size_t n_stop;
+    struct kv_graph graphs[KV_GRAPHS];
+    struct kern_draw_rules rules;
+    uint32_t *seen; /* (slots,kern_seen_words (V)), with repetition alone */
+    bool same;      /* results do not hang on the batch */
+    bool own;       /* products of few rows are our own kernel's */
+};
 
 /* kv_create - room for texts in [slots] slots, each of up to [T] tokens.
  *   rows, wants   most tokens of a feed, and of them whose logits are wanted
@@ -25,6 +63,7 @@ struct kv_rows {
     int32_t *last;   /* (M) rows whose logits are wanted */
     int32_t *text;   /* (M) for draws: which text */
     int32_t *pos;    /* (M) and at[last[i]] */
+    int32_t *from;   /* (M) and whose tokens are discouraged: a slot */
 };
 
 struct kv_rows kv_rows (struct kv_cache *cache, size_t N, size_t M);
@@ -36,8 +75,8 @@ train_status_t kv_feed (struct kv_cache *cache, size_t N, size_t M,
 
 /* kv_logits - of the last feed: (M,V) of the decoder's dtype in host memory
  * that lives in the cache until the next feed. kv_draw - a token by each of
- * them; -1 where one is no number, something undefined where pos is -1; and the
- * logarithm of its chance. They live as long. */
+ * them, as kv_rules said; -1 where one is no number, something undefined where
+ * pos is -1; and the logarithm of its chance. They live as long. */
 struct kv_drawn {
     const int32_t *ids; /* (M) */
     const float *logp;  /* (M) */
@@ -46,14 +85,45 @@ struct kv_drawn {
 train_status_t kv_logits (struct kv_cache *cache, size_t M, const void **ret,
                           train_error_t *err);
 train_status_t kv_draw (struct kv_cache *cache, size_t N, size_t M,
-                        double temperature, uint64_t seed, struct kv_drawn *ret,
-                        train_error_t *err);
+                        struct kv_drawn *ret, train_error_t *err);
 
-/* kv_step - both, of N rows whose logits are all wanted. On a GPU a second step
- * of the same N is recorded as a graph, which the later ones launch. */
-train_status_t kv_step (struct kv_cache *cache, size_t N, double temperature,
-                        uint64_t seed, struct kv_drawn *ret,
-                        train_error_t *err);
+/* What steps are of; host memory of the cache, written by the caller. */
+struct kv_texts {
+    int32_t *tokens, *slot, *at; /* (N) as of kv_rows, slots all different; at
+                                    -1: no text */
+    int32_t *text;               /* (N) for draws */
+    int32_t *end;                /* (N) where its last token may stand */
+    int32_t *count;              /* (N) 0 */
+};
+
+struct kv_texts kv_texts (struct kv_cache *cache, size_t N);
+
+/* kv_rules - how tokens are drawn from now on, and which of them end texts.
+ * Before the first feed where it says repetition.
+ * TRAIN_ENOMEM, TRAIN_EDEVICE. */
+train_status_t kv_rules (struct kv_cache *cache,
+                         const train_generate_options_t *opts,
+                         train_error_t *err);
+
+/* kv_steps - feed and draw up to KV_STEPS times for N texts, each token drawn
+ * being the next to be fed. A text that has ended draws no more: at a stop
+ * token, at [end], or at -1 for logits that are no number. On a GPU a second
+ * step of the same N is recorded as a graph, which the later ones launch.
+ *   ret   ids and logp (N,KV_STEPS), that live until the next call */
+train_status_t kv_steps (struct kv_cache *cache, size_t N, int steps,
+                         struct kv_drawn *ret, train_error_t *err);
+
+/* Parts of a feed, for the steps. kv_block - one block for N rows, whose x is in
+ * and out; [alone]: all are of different slots, and the last of them.
+ * kv_head - logits of M rows, r->last; NULL: of all. */
+train_status_t kv_embed (struct kv_cache *cache, const int32_t *tokens,
+                         size_t N, train_error_t *err);
+train_status_t kv_block (struct kv_cache *cache, size_t l,
+                         const struct kv_rows *rows, size_t N, bool alone,
+                         train_error_t *err);
+train_status_t kv_head (struct kv_cache *cache, const struct kv_rows *rows,
+                        size_t N, size_t M, train_error_t *err);
+void kv_drop_graphs (struct kv_cache *cache);
 
 /* kv_share - copy the first n tokens of slots to others, for P <= slots pairs;
  * no slot is both. TRAIN_EDEVICE. */
@@ -63,16 +133,5 @@ struct kv_pairs {
 
 struct kv_pairs kv_pairs (struct kv_cache *cache);
 train_status_t kv_share (struct kv_cache *cache, size_t P, train_error_t *err);
-
-/* generate_draw - a token by a row of logits; -1 where one is no number.
- *   p, order   (V) scratch
- *   u          in (0,1) */
-int32_t generate_draw (const double *logits, double *p, int32_t *order,
-                       size_t V, const train_generate_options_t *opts,
-                       double u);
-
-/* generate_logp - what ret_logp has for token [id]. */
-float generate_logp (const double *logits, size_t V, double temperature,
-                     int32_t id);
 
 #endif

@@ -4,8 +4,8 @@
  * Keys and values of the tokens so far are kept, so that a token costs one row
  * of each product and not the text again. Prompts may differ in length: rows of
  * a product are tokens, there is no padding. On the host, and on a GPU, where a
- * step is a CUDA graph and tokens are drawn there unless some are cut or
- * repetition is discouraged. */
+ * step is a CUDA graph, tokens are drawn there, and the host is told of some
+ * steps at a time. */
 #ifndef TRAIN_GENERATE_H
 #define TRAIN_GENERATE_H
 
@@ -53,6 +53,9 @@ typedef struct train_generate_options {
                         ones may be fewer. 0 or 1: each has its own */
     int first; /* >= 0: text b's tokens are drawn as those of text first + b, so
                         that calls may share texts among them */
+    bool batch_invariant; /* a text's tokens and ret_logp are the same bits
+                             whatever other texts there are, at_once and group:
+                             products of one order of sums */
 } train_generate_options_t;
 
 /* train_generate - add tokens to texts.
@@ -63,7 +66,7 @@ typedef struct train_generate_options {
  * Of equal logits the lower id counts as the likelier. TRAIN_EINVAL names the
  * text and place of an id outside the vocabulary, or the text whose prompt is
  * not that of its group; TRAIN_ENOTSUP: rope of kind
- * dynamic; TRAIN_ENONFINITE: a logit that is no number, with text and position;
+ * dynamic, or batch_invariant of a decoder on a GPU that has no products for it; TRAIN_ENONFINITE: a logit that is no number, with text and position;
  * TRAIN_ENOMEM; TRAIN_EDEVICE. */
 train_status_t train_generate (int32_t *ret_ids, int *ret_n,
                                train_decoder_t *decoder,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * generate_bench.c - a rollout on one GPU: generate_bench PRESET TEXTS PROMPT NEW
- * [WORD...], words: ragged (lengths drawn 32 to NEW), f16, runs=N; models are
+ * [WORD...], words: ragged (lengths drawn 32 to NEW), f16, runs=N, group=N (so many
+ * texts read one prompt once), top_k=N, top_p=N (hundredths), invariant; models are
  * those of PyTorch's twin, a Llama shape of 50304 words, at temperature 1
  *
  * Prints one JSON line: the median run's seconds and tokens kept a second. */
@@ -23,6 +24,8 @@ static const struct {
     {"350m", 24, 1024, 16, 16, 2816},
     {"1b", 16, 2048, 32, 8, 8192},
 };
+
+static train_generate_options_t words = {.temperature = 1, .seed = 7};
 
 struct lengths {
     int *want, *have; /* (texts) */
@@ -113,15 +116,14 @@ static double once (train_decoder_t *m, int texts, int prompt, int new,
     int32_t *ids = room (B * (size_t) new, sizeof (*ids));
     const int32_t **prompts = room (B, sizeof (*prompts));
     int *n = room (B, sizeof (*n)), *got = room (B, sizeof (*got));
-    train_generate_options_t o = {.size = sizeof (o),
-                                  .max_new = new,
-                                  .temperature = 1,
-                                  .seed = 7,
-                                  .on_token = count,
-                                  .arg = l};
+    train_generate_options_t o = words;
     train_error_t err = {0};
     double begin;
 
+    o.size = sizeof (o);
+    o.max_new = new;
+    o.on_token = count;
+    o.arg = l;
     for (size_t b = 0; b < B; b++) {
         prompts[b] = tokens + b * P;
         n[b] = prompt;
@@ -159,6 +161,13 @@ int main (int argc, char **argv)
         dtype = strcmp (argv[i], "f16") == 0 ? TRAIN_F16 : dtype;
         if (strncmp (argv[i], "runs=", 5) == 0)
             runs = number (argv[i] + 5) % 64;
+        if (strncmp (argv[i], "group=", 6) == 0)
+            words.group = number (argv[i] + 6);
+        words.batch_invariant |= strcmp (argv[i], "invariant") == 0;
+        if (strncmp (argv[i], "top_k=", 6) == 0)
+            words.top_k = number (argv[i] + 6);
+        if (strncmp (argv[i], "top_p=", 6) == 0)
+            words.top_p = number (argv[i] + 6) / 100.0;
     }
     m = make (argv[1], dtype);
     l.want = room ((size_t)texts, sizeof (int));
@@ -175,9 +184,10 @@ int main (int argc, char **argv)
         seconds[i] = once (m, texts, prompt, new, &l);
     qsort (seconds, (size_t)runs, sizeof (*seconds), by_value);
     printf ("{\"op\":\"rollout\",\"preset\":\"%s\",\"texts\":%d,\"prompt\":%d,"
-            "\"new\":%d,\"ragged\":%s,\"dtype\":\"%s\",\"rollout_s\":%.4f,"
+            "\"new\":%d,\"group\":%d,\"ragged\":%s,\"dtype\":\"%s\","
+            "\"rollout_s\":%.4f,"
             "\"rollout_tok_s\":%.0f}\n",
-            argv[1], texts, prompt, new, ragged ? "true" : "false",
+            argv[1], texts, prompt, new, words.group, ragged ? "true" : "false",
             train_dtype_name (dtype), seconds[runs / 2],
             kept / seconds[runs / 2]);
     train_decoder_destroy (m);

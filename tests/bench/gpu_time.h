@@ -37,7 +37,7 @@ static int by_value (const void *x, const void *y)
 }
 
 /* Milliseconds of one call, least first; [calls] are timed together. */
-static void times (float ms[ROUNDS], void (*run) (void), int calls)
+static inline void times (float ms[ROUNDS], void (*run) (void), int calls)
 {
     cudaEvent_t from, to;
 

@@ -105,13 +105,13 @@ static int set_add (struct set *s, enum type type, size_t n, float size,
     return s->count++;
 }
 
-static int set_elem (struct set *s, size_t n, float size, float room)
+static inline int set_elem (struct set *s, size_t n, float size, float room)
 {
     return set_add (s, s->type, n, size, room);
 }
 
 /* Where array [i] is on the side that runs. */
-static void *set_at (const struct set *s, int i)
+static inline void *set_at (const struct set *s, int i)
 {
     return s->on_gpu ? s->a[i].dev : s->a[i].host;
 }
@@ -178,7 +178,7 @@ static bool near (const struct array *a, int number, const char *got)
     return true;
 }
 
-static bool set_check (struct set *s, run_fn *run)
+static inline bool set_check (struct set *s, run_fn *run)
 {
     bool good = true;
 

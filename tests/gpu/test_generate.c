@@ -15,7 +15,7 @@
 #include "kernels/decode.h"
 
 #define AT(i) set_at (s, i)
-#define V     500
+#define V     504
 
 static void call_decode (struct set *s)
 {
@@ -72,6 +72,64 @@ static void test_decode (void)
     tap_ok (good, "kept keys and values, and queries over them");
 }
 
+static void call_attend (struct set *s)
+{
+    size_t N = s->shape[0], T = s->shape[1], H = s->shape[2], G = s->shape[3];
+    size_t D = s->shape[4];
+    void *scratch = s->on_gpu ? NULL : malloc ((T + D) * sizeof (float));
+
+    SET_CALL (s, attend_fwd, AT (7), AT (0), AT (1), AT (2), AT (3), AT (4),
+              AT (5), AT (6), N, T, H, G, D, 1 / sqrt ((double)D), false,
+              scratch, NULL);
+    free (scratch);
+    /* queries are undefined now */
+    if (s->on_gpu)
+        must (cudaMemset (AT (2), 0, N * (H + 2 * G) * D * 2));
+    else
+        memset (AT (2), 0, N * (H + 2 * G) * D * 2);
+}
+
+static bool attend (enum type type, size_t T, size_t H, size_t G, size_t D)
+{
+    enum { N = 5, SLOTS = 5 };
+    struct set s = {.type = type, .shape = {N, T, H, G, D}};
+    float room = type == F16 ? 2e-3f : 1.6e-2f;
+    int32_t *slot, *at;
+
+    set_elem (&s, SLOTS * G * T * D, 1, room);
+    set_elem (&s, SLOTS * G * T * D, 1, 0);
+    set_elem (&s, N * (H + 2 * G) * D, 2, 0);
+    set_add (&s, F32, T * D / 2, 1, 0);
+    set_add (&s, F32, T * D / 2, 1, 0);
+    slot = (int32_t *)(void *)s.a[set_add (&s, INT, N, 1, 0)].start;
+    at = (int32_t *)(void *)s.a[set_add (&s, INT, N, 1, 0)].start;
+    set_elem (&s, N * H * D, 0, room);
+    for (int i = 0; i < N; i++) {
+        slot[i] = SLOTS - 1 - i;
+        at[i] = i == 1 ? -1 : (int32_t)((T - 1) * (size_t)i / (N - 1));
+    }
+    return set_check (&s, call_attend);
+}
+
+static void test_attend (void)
+{
+    bool good = true;
+
+    for (enum type t = BF16; t <= F16; t++) {
+        good &= attend (t, 1, 1, 1, 64);
+        good &= attend (t, 16, 4, 2, 64);
+        good &= attend (t, 300, 8, 2, 64);
+        good &= attend (t, 700, 6, 2, 128);
+        good &= attend (t, 130, 32, 4, 64);
+        good &= attend (t, 65, 16, 2, 128);
+        good &= attend (t, 80, 20, 2, 64);
+        good &= attend (t, 40, 4, 4, 32);
+        good &= attend (t, 33, 6, 3, 10);
+        good &= attend (t, 50, 5, 1, 80);
+    }
+    tap_ok (good, "queries over keys of which the last are new");
+}
+
 static void call_share (struct set *s)
 {
     SET_CALL (s, share_fwd, AT (0), AT (1), AT (2), AT (3), AT (4), 2,
@@ -109,22 +167,37 @@ static void test_share (void)
     tap_ok (good, "copies of a prompt's keys and values");
 }
 
+static struct kern_draw_rules rules;
+
 static void call_draw (struct set *s)
 {
-    SET_CALL (s, draw, AT (0), AT (4), AT (1), AT (2), AT (3), s->shape[0],
-              s->shape[1], (double)s->shape[2] / 10, 7, NULL);
+    size_t N = s->shape[0], vocab = s->shape[1];
+    void *scratch = s->on_gpu ? NULL : malloc (kern_draw_scratch (vocab));
+
+    SET_CALL (s, draw, AT (0), AT (4), AT (1), AT (2), AT (3), AT (2), AT (5),
+              N, vocab, &rules, scratch, NULL);
+    free (scratch);
 }
 
-static bool draw (enum type type, size_t N, size_t vocab, size_t tenths,
-                  float bad)
+/* Slots are texts. */
+static bool draw (enum type type, size_t N, size_t vocab,
+                  struct kern_draw_rules how, float bad)
 {
-    struct set s = {.type = type, .shape = {N, vocab, tenths}};
+    struct set s = {.type = type, .shape = {N, vocab}};
     int32_t *ids = (int32_t *)(void *)s.a[set_add (&s, INT, N, 1, 0)].start;
     int z = set_elem (&s, N * vocab, 4, 0);
     int32_t *text = (int32_t *)(void *)s.a[set_add (&s, INT, N, 1, 0)].start;
     int32_t *at = (int32_t *)(void *)s.a[set_add (&s, INT, N, 1, 0)].start;
+    int32_t *seen;
 
+    rules = how;
+    rules.seed = 7;
     set_add (&s, F32, N, 0, 1e-5f);
+    seen = (int32_t *)(void *)s
+               .a[set_add (&s, INT, N * kern_seen_words (vocab), 1, 0)]
+               .start;
+    for (size_t i = 0; i < N * kern_seen_words (vocab); i++)
+        seen[i] = (int32_t)((uint32_t)i * 2654435761u & 0x11811u);
     for (size_t i = 0; i < N; i++) {
         ids[i] = 77;
         text[i] = (int32_t)i;
@@ -137,18 +210,54 @@ static bool draw (enum type type, size_t N, size_t vocab, size_t tenths,
 
 static void test_draw (void)
 {
+    const struct kern_draw_rules one = {.heat = 1}, best = {.heat = 0};
     bool good = true;
 
     for (enum type t = F32; t <= F16; t++) {
-        good &= draw (t, 300, 37, 10, 0);
-        good &= draw (t, 300, 37, 0, 0);
-        good &= draw (t, 3, 1, 10, 0);
-        good &= draw (t, 40, 5000, 3, 0);
-        good &= draw (t, 5, 5000, 0, 0);
-        good &= draw (t, 3, 100, 10, NAN);
-        good &= draw (t, 3, 100, 0, INFINITY);
+        good &= draw (t, 300, 37, one, 0);
+        good &= draw (t, 300, 37, best, 0);
+        good &= draw (t, 3, 1, one, 0);
+        good &= draw (t, 40, 5000, (struct kern_draw_rules){.heat = 0.3}, 0);
+        good &= draw (t, 5, 5000, best, 0);
+        good &= draw (t, 3, 100, one, NAN);
+        good &= draw (t, 3, 100, best, INFINITY);
     }
     tap_ok (good, "draws are the host's");
+}
+
+/* In halves many logits are equal, so that cuts fall between equals. */
+static void test_cuts (void)
+{
+    static const struct kern_draw_rules all[] = {
+        {.heat = 1, .top_k = 1},
+        {.heat = 1, .top_k = 20},
+        {.heat = 0.7, .top_k = 4999},
+        {.heat = 1, .top_p = 0.3},
+        {.heat = 2, .top_p = 0.9},
+        {.heat = 1, .top_p = 1e-9},
+        {.heat = 1, .min_p = 0.2},
+        {.heat = 1, .min_p = 1},
+        {.heat = 1, .top_k = 50, .top_p = 0.5, .min_p = 0.7},
+        {.heat = 1, .repetition = 1.3},
+        {.heat = 0, .repetition = 3},
+        {.heat = 0.9, .repetition = 0.8, .top_k = 33, .top_p = 0.8},
+    };
+    char text[160];
+
+    for (size_t i = 0; i < sizeof (all) / sizeof (*all); i++) {
+        bool good = true;
+
+        for (enum type t = F32; t <= F16; t++) {
+            good &= draw (t, 60, 5000, all[i], 0);
+            good &= draw (t, 200, 37, all[i], 0);
+            good &= draw (t, 2, 70001, all[i], 0);
+        }
+        snprintf (text, sizeof (text),
+                  "the host's draws at %g, repetition %g, top %d, p %g, min %g",
+                  all[i].heat, all[i].repetition, all[i].top_k, all[i].top_p,
+                  all[i].min_p);
+        tap_ok (good, text);
+    }
 }
 
 static void need (train_status_t status, const train_error_t *err)
@@ -313,6 +422,51 @@ static void test_tokens (void)
     train_decoder_destroy (gpu);
 }
 
+/* Each of 64 texts alone, in sevens and all at once, with and without the prompt
+ * of their group read once: the same tokens, and the same bits of log-probs. */
+static void check_batches (train_dtype_t dtype)
+{
+    enum { ALL = 64, P = 9 };
+    static int32_t tokens[ALL / 8][P], want[ALL * NEW], got[ALL * NEW];
+    static float want_logp[ALL * NEW], logp[ALL * NEW];
+    train_decoder_t *m = make (dtype, true, true);
+    const int32_t *prompts[ALL];
+    int length[ALL], n[ALL];
+    train_generate_options_t o = {.size = sizeof (o),
+                                  .max_new = NEW,
+                                  .temperature = 1,
+                                  .top_k = 40,
+                                  .seed = 3,
+                                  .batch_invariant = true,
+                                  .ret_logp = want_logp};
+    train_error_t err = {0};
+    bool good = true;
+    char text[96];
+
+    for (int b = 0; b < ALL; b++) {
+        prompts[b] = tokens[b / 8];
+        length[b] = P - b / 8 % 3;
+        for (int t = 0; t < P; t++)
+            tokens[b / 8][t] = (b / 8 * 31 + t * 17) % V;
+    }
+    need (train_generate (want, n, m, prompts, length, ALL, &o, &err), &err);
+    o.ret_logp = logp;
+    for (int i = 0; i < 4; i++) {
+        o.at_once = i == 0 ? 1 : i == 1 ? 7 : 0;
+        o.group = i == 3 ? 8 : 0;
+        need (train_generate (got, n, m, prompts, length, ALL, &o, &err), &err);
+        good &= memcmp (got, want, sizeof (got)) == 0;
+        good &= memcmp (logp, want_logp, sizeof (logp)) == 0;
+    }
+    o.at_once = 7;
+    need (train_generate (got, n, m, prompts, length, ALL, &o, &err), &err);
+    good &= memcmp (got, want, sizeof (got)) == 0;
+    snprintf (text, sizeof (text), "%s: the same bits alone, in sevens, in 64",
+              train_dtype_name (dtype));
+    tap_ok (good, text);
+    train_decoder_destroy (m);
+}
+
 int main (void)
 {
     int n = 0;
@@ -320,11 +474,15 @@ int main (void)
     if (cudaGetDeviceCount (&n) != cudaSuccess || n == 0)
         tap_skip_all ("no GPU");
     test_decode ();
+    test_attend ();
     test_share ();
     test_draw ();
+    test_cuts ();
     must (cudaDeviceSynchronize ());
     test_logits ();
     test_tokens ();
+    check_batches (TRAIN_BF16);
+    check_batches (TRAIN_F16);
     return tap_end ();
 }
 

@@ -15,9 +15,7 @@
 #include <train/generate.h>
 
 #include "libtrain/generate_impl.h"
-#include "libtrain/philox.h"
-
-#include "kernels/half.h"
+#include "kernels/decode.h"
 
 enum { B = 3, T = 11, V = 37 };
 
@@ -192,22 +190,25 @@ static void test_chances (void **state)
 
     (void)state;
     for (size_t c = 0; c < sizeof (cases) / sizeof (*cases); c++) {
-        train_generate_options_t o = {.temperature = cases[c].temperature,
-                                      .top_p = cases[c].top_p,
-                                      .top_k = cases[c].top_k,
-                                      .min_p = cases[c].min_p};
-        double p[6], chi = 0;
+        struct kern_draw_rules o = {.heat = cases[c].temperature,
+                                    .top_p = cases[c].top_p,
+                                    .top_k = cases[c].top_k,
+                                    .min_p = cases[c].min_p,
+                                    .seed = 5};
+        char scratch[6 * 20] __attribute__ ((aligned (8)));
+        double chi = 0;
         int count[6] = {0};
-        int32_t order[6];
 
         /* a sum of .55 must reach .55 in spite of rounding */
         o.top_p -= o.top_p == 0.55 ? 1e-9 : 0;
-        for (uint32_t i = 0; i < N; i++) {
-            uint32_t ctr[4] = {i, (uint32_t)c, 0, 0}, key[2] = {1, 2}, out[4];
+        for (int32_t i = 0; i < N; i++) {
+            int32_t text = (int32_t)c, id = -1;
+            float logp = 0;
 
-            philox4x32 (ctr, key, out);
-            count[generate_draw (z, p, order, 6, &o,
-                                 philox_uniform (out[0], out[1]))]++;
+            kern_draw_f64_host (&id, &logp, z, &text, &i, NULL, NULL, 1, 6, &o,
+                                scratch, NULL);
+            assert_in_range (id, 0, 5);
+            count[id]++;
         }
         for (int v = 0; v < 6; v++) {
             double want = cases[c].want[v] * N;
@@ -460,6 +461,50 @@ static void test_group (void **state)
     train_decoder_destroy (m);
 }
 
+/* Each of 64 texts alone, in sevens and all at once: the same tokens, and the same
+ * bits of what is told of them. */
+static void check_batches (train_dtype_t dtype)
+{
+    enum { ALL = 64, NEW = 4, P = 5 };
+    int32_t tokens[ALL][P], want[ALL * NEW], ids[ALL * NEW];
+    float want_logp[ALL * NEW], logp[ALL * NEW];
+    train_decoder_t *m = make (dtype, false, true);
+    const int32_t *prompts[ALL];
+    int n[ALL], got[ALL];
+    train_generate_options_t o = {.size = sizeof (o),
+                                  .max_new = NEW,
+                                  .temperature = 1,
+                                  .seed = 3,
+                                  .batch_invariant = true,
+                                  .ret_logp = want_logp};
+
+    for (int b = 0; b < ALL; b++) {
+        prompts[b] = tokens[b];
+        n[b] = 1 + b % P;
+        for (int t = 0; t < P; t++)
+            tokens[b][t] = (b * 7 + t * 5) % V;
+    }
+    assert_int_equal (train_generate (want, got, m, prompts, n, ALL, &o, NULL),
+                      TRAIN_OK);
+    o.ret_logp = logp;
+    for (o.at_once = 1; o.at_once <= 7; o.at_once += 6) {
+        assert_int_equal (
+            train_generate (ids, got, m, prompts, n, ALL, &o, NULL), TRAIN_OK);
+        assert_memory_equal (ids, want, sizeof (want));
+        assert_memory_equal (logp, want_logp, sizeof (logp));
+    }
+    train_decoder_destroy (m);
+}
+
+static void test_batches (void **state)
+{
+    (void)state;
+    check_batches (TRAIN_F64);
+    check_batches (TRAIN_F32);
+    check_batches (TRAIN_BF16);
+    check_batches (TRAIN_F16);
+}
+
 static void test_refused (void **state)
 {
     static const int32_t good[] = {1}, bad[] = {V};
@@ -497,7 +542,8 @@ int main (void)
         cmocka_unit_test (test_chances), cmocka_unit_test (test_half),
         cmocka_unit_test (test_slots),   cmocka_unit_test (test_repetition),
         cmocka_unit_test (test_logp),    cmocka_unit_test (test_group),
-        cmocka_unit_test (test_first),   cmocka_unit_test (test_refused),
+        cmocka_unit_test (test_first),   cmocka_unit_test (test_batches),
+        cmocka_unit_test (test_refused),
     };
 
     return cmocka_run_group_tests (tests, NULL, NULL);

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * decode_product.cuh - what the products of few rows share: copies of the
+ * weight's rows to shared memory, sums of a cluster's blocks, what is done with
+ * them */
+#ifndef KERN_DECODE_PRODUCT_CUH
+#define KERN_DECODE_PRODUCT_CUH
+
+#include <cooperative_groups.h>
+
+#include "kernels/decode_early.cuh"
+#include "kernels/decode_product.h"
+#include "kernels/layers_cuda.h"
+
+namespace cg = cooperative_groups;
+
+#define TALL    128 /* rows of the weight */
+#define DEEP    64  /* of the sum at a time */
+#define STAGES  4
+#define LINE    132 /* floats of a row of partial sums, against conflicts */
+#define W_BYTES (TALL * DEEP * 2)
+
+struct args {
+    const uint16_t *x, *w, *norm, *bias, *add;
+    uint16_t *y;
+    int N, in, out, chunks; /* DEEP wide, of a block */
+    bool pair;
+    float eps;
+};
+
+static __device__ void bring (unsigned to, const void *from, bool there)
+{
+    int bytes = there ? 16 : 0;
+
+    asm volatile(
+        "cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to),
+        "l"(from), "r"(bytes)
+        : "memory");
+}
+
+static __device__ void bring_commit (void)
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+static __device__ void bring_wait (void)
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
+}
+
+/* Where this thread's copies go and come from: 4 vectors of w, some of x. */
+template <int NT> struct way {
+    const uint16_t *w[4], *x[(NT + 3) / 4];
+    unsigned to;
+    bool w_there[4], x_there[(NT + 3) / 4];
+};
+
+/* Vector [chunk] of row [row] stands at chunk ^ [turned], which hangs on the row. */
+template <int NT>
+static __device__ void find_way (way<NT> *m, const args &a, unsigned to,
+                                 int first_row, int turned)
+{
+    int row = (int)threadIdx.x / 8, chunk = (int)threadIdx.x % 8;
+    int from = (int)blockIdx.y * a.chunks * DEEP + chunk * 8;
+
+    m->to = to + (unsigned)(row * DEEP * 2 + (chunk ^ turned) * 16);
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        int r = i * 32 + row, o = (int)blockIdx.x * TALL + r;
+
+        if (a.pair)
+            o = (int)blockIdx.x * (TALL / 2) + r % (TALL / 2);
+        m->w_there[i] = o < a.out;
+        if (a.pair && r >= TALL / 2)
+            o += a.out;
+        m->w[i] = a.w + (m->w_there[i] ? (size_t)o * a.in : 0) + from;
+    }
+#pragma unroll
+    for (int i = 0; i < (NT + 3) / 4; i++) {
+        int n = first_row + i * 32 + row;
+
+        m->x_there[i] = i * 32 + row < NT * 8 && n < a.N;
+        m->x[i] = a.x + (m->x_there[i] ? (size_t)n * a.in : 0) + from;
+    }
+}
+
+template <int NT>
+static __device__ void bring_w (const way<NT> &m, int c, unsigned stage_bytes)
+{
+    unsigned to = m.to + (unsigned)(c % STAGES) * stage_bytes;
+
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        bring (to + i * 32 * DEEP * 2, m.w[i] + (size_t)c * DEEP, m.w_there[i]);
+}
+
+template <int NT>
+static __device__ void bring_x (const way<NT> &m, int c, unsigned stage_bytes)
+{
+    unsigned to = m.to + (unsigned)(c % STAGES) * stage_bytes + W_BYTES;
+
+#pragma unroll
+    for (int i = 0; i < (NT + 3) / 4; i++)
+        if (i * 32 + (int)threadIdx.x / 8 < NT * 8)
+            bring (to + i * 32 * DEEP * 2, m.x[i] + (size_t)c * DEEP,
+                   m.x_there[i]);
+}
+
+/* Four neighbours of the sums of row n from [row] on, over all parts. */
+template <int NT, int HALVES>
+static __device__ float4 gather (const cg::cluster_group &all, float *part,
+                                 int parts, int n, int row)
+{
+    float4 sum = {0, 0, 0, 0};
+
+#pragma unroll 4
+    for (int s = 0; s < parts; s++) {
+        const float *from = parts > 1 ? all.map_shared_rank (part, s) : part;
+
+#pragma unroll
+        for (int half = 0; half < HALVES; half++) {
+            float4 x =
+                *(const float4 *)(from + (half * NT * 8 + n) * LINE + row);
+
+            sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w;
+        }
+    }
+    return sum;
+}
+
+template <typename T>
+static __device__ void finish (const args &a, float4 sum, float4 other,
+                               float rstd, size_t n, int o)
+{
+    float x[4] = {sum.x, sum.y, sum.z, sum.w};
+    float u[4] = {other.x, other.y, other.z, other.w};
+    size_t at = n * a.out + o;
+    uint2 r;
+
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        x[i] = T::get (T::put (x[i] * rstd));
+        if (a.bias)
+            x[i] = T::get (T::put (x[i] + T::get (a.bias[o + i])));
+        if (a.pair)
+            x[i] = x[i] * T::sigmoid (x[i]) * T::get (T::put (u[i] * rstd));
+        if (a.add)
+            x[i] += T::get (a.add[at + i]);
+    }
+    r.x = T::pair (x);
+    r.y = T::pair (x + 2);
+    *(uint2 *)(a.y + at) = r;
+}
+
+/* Add up a share of the block's rows of w, and write it. */
+template <typename T, int NT, int HALVES>
+static __device__ void reduce (const args &a, float *part, float *ss,
+                               float *rstd, int first_row)
+{
+    cg::cluster_group all = cg::this_cluster ();
+    int parts = (int)gridDim.y, rows = a.pair ? TALL / 2 : TALL;
+    int each = rows / parts, first = (int)blockIdx.y * each;
+
+    if (threadIdx.x < NT * 8) {
+        int n = (int)threadIdx.x;
+        float sum = 0;
+
+        for (int s = 0; a.norm && s < parts; s++) {
+            const float *from = parts > 1 ? all.map_shared_rank (ss, s) : ss;
+
+            sum += from[n] + from[NT * 8 + n];
+        }
+        rstd[n] = a.norm ? rsqrtf (sum / a.in + a.eps) : 1;
+    }
+    __syncthreads ();
+    for (int i = (int)threadIdx.x; i < NT * 8 * each / 4; i += THREADS) {
+        int n = i / (each / 4), row = first + i % (each / 4) * 4;
+        int o = (int)blockIdx.x * rows + row;
+        float4 sum = gather<NT, HALVES> (all, part, parts, n, row), other = sum;
+
+        if (a.pair)
+            other = gather<NT, HALVES> (all, part, parts, n, row + TALL / 2);
+        if (first_row + n < a.N && o < a.out)
+            finish<T> (a, sum, other, rstd[n], (size_t)(first_row + n), o);
+    }
+}
+
+static inline size_t tiles_of (const struct kern_product *p)
+{
+    size_t rows = p->pair ? TALL / 2 : TALL;
+
+    return (p->out + rows - 1) / rows;
+}
+
+/* Parts of the sum: as many as give each of two blocks of 132 multiprocessors
+ * work, of two chunks at least. */
+static inline unsigned parts_of (const struct kern_product *p)
+{
+    size_t chunks = p->in / DEEP, tiles = tiles_of (p);
+
+    if (p->split > 0)
+        return (unsigned)p->split;
+    for (unsigned s = 8; s > 1; s /= 2)
+        if (chunks % s == 0 && chunks / s >= 2 && tiles * s <= 264)
+            return s;
+    return 1;
+}
+
+static inline args args_of (const struct kern_product *p)
+{
+    return args{p->x,        p->w,
+                p->norm,     p->bias,
+                p->add,      p->y,
+                (int)p->N,   (int)p->in,
+                (int)p->out, (int)(p->in / DEEP / parts_of (p)),
+                p->pair,     (float)p->eps};
+}
+
+/* decode_wide.cu's: of up to 64 rows a block, x as it is. */
+void decode_wide_bf16 (const struct kern_product *p, void *stream);
+void decode_wide_f16 (const struct kern_product *p, void *stream);
+
+#endif

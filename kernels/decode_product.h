@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * decode_product.h - products of few rows with a large weight on a GPU, bound by
+ * the weight's way from memory
+ *
+ * A row's result hangs on the row and the shape of the weight, and has the same
+ * bits every time: up to KERN_PRODUCT_FEW rows, and of more rows, or with [same],
+ * whatever the batch is. */
+#ifndef KERN_DECODE_PRODUCT_H
+#define KERN_DECODE_PRODUCT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* y = x w^T, of bf16 or f16 summed in f32 and rounded at the store; then, each
+ * rounded as a kernel of its own would:
+ *   norm   (in): x stands for its rmsnorm with this weight. NULL: x is as it is
+ *   normed (N,in) that may be written, with norm
+ *   bias   (out) added, NULL: none
+ *   pair   w is (2 out,in), gates above their partners: y is silu (gate) times
+ *          the other
+ *   add    (N,out) added, NULL: none; may be y
+ * and of the launch:
+ *   early  it may begin before the kernel before it on the stream has ended,
+ *          whose results are waited for; w, norm and bias must be older
+ *   same   few rows are summed as many
+ *   split  parts that the sum over [in] is made in: 1, 2, 4 or 8; 0: by the
+ *          shape of w alone */
+#define KERN_PRODUCT_FEW 16
+
+struct kern_product {
+    const uint16_t *x, *w; /* (N,in); (out,in) */
+    uint16_t *y;           /* (N,out) written */
+    size_t N, in, out;
+    const uint16_t *norm, *bias, *add;
+    uint16_t *normed;
+    double eps; /* of norm */
+    bool pair, early, same;
+    int split;
+};
+
+/* kern_product_fits - can the kernel do it? in must be a multiple of 64, out of
+ * 8, addresses of 16 bytes; N is at least 1. */
+static inline bool kern_product_fits (const struct kern_product *p)
+{
+    uintptr_t at = (uintptr_t)p->x | (uintptr_t)p->w | (uintptr_t)p->y
+                   | (uintptr_t)p->norm | (uintptr_t)p->normed
+                   | (uintptr_t)p->bias | (uintptr_t)p->add;
+
+    return p->N > 0 && p->N < 1 << 22 && p->in > 0 && p->in % 64 == 0
+           && p->in < 1 << 30 && p->out > 0 && p->out % 8 == 0
+           && p->out < 1 << 29 && !(p->norm && !p->normed) && at % 16 == 0;
+}
+
+/* kern_product_*_cuda - of what fits; a launch that failed is
+ * cudaGetLastError's. */
+void kern_product_bf16_cuda (const struct kern_product *p, void *stream);
+void kern_product_f16_cuda (const struct kern_product *p, void *stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * decode_tensor.cu - attention of single queries over kept keys and values, on
+ * the tensor cores
+ *
+ * A block has the query heads of one row that share a key: they are the rows of
+ * the 16 x 8 x 16 products, whose columns are keys and then the places of a
+ * value. Warps take 16 keys in turn, straight from memory to registers: which
+ * place of a head a thread's 16 bytes hold differs from what the instruction
+ * calls them, alike for both factors. The softmax is made as the keys come
+ * (Milakov and Gimelshein 2018, arXiv:1805.02867), the warps' are joined at the
+ * end.
+ *
+ * PTX ISA, "Matrix multiply-accumulate operation using mma instruction" says
+ * which thread holds which element. */
+#include "kernels/decode_early.cuh"
+#include "kernels/decode_mma.cuh"
+#include "kernels/decode_tensor.h"
+#include "kernels/layers_cuda.h"
+
+#define WARPS 4
+#define BLOCK (WARPS * 32)
+#define HEADS 8  /* of a product */
+#define TILE  16 /* keys */
+
+struct args {
+    uint16_t *y, *k, *v;
+    const uint16_t *qkv;
+    const float *cosine, *sine;
+    const int32_t *slot, *at;
+    size_t T;
+    int H, G;
+    float scale;
+};
+
+/* The block's queries, and the last key and value. */
+template <int D> struct fresh {
+    alignas (16) uint16_t q[HEADS][D], k[D], v[D];
+};
+
+/* What each warp has of each head. */
+template <int D> struct partial {
+    float most[WARPS][HEADS], sum[WARPS][HEADS], y[WARPS][HEADS][D + 8];
+};
+
+/* What a lane has of TILE keys and values: of keys 4 vectors of 32 places each
+ * for two rows, of values those of 4 rows. */
+template <int U> struct tile {
+    uint4 k[2][2 * U], v[4][U];
+};
+
+/* Vector pair j of a head of [from] to [to], turned by position t. */
+template <typename T, int D>
+static __device__ void turn_pair (uint16_t *to, const uint16_t *from,
+                                  const args &a, int t, int j)
+{
+    const float *cosine = a.cosine + (size_t)t * (D / 2) + j * 8;
+    const float *sine = a.sine + (size_t)t * (D / 2) + j * 8;
+    float x[8], y[8], c[8], s[8];
+
+    wide<T>::split (wide<T>::load (from + j * 8), x);
+    wide<T>::split (wide<T>::load (from + D / 2 + j * 8), y);
+    wide<T>::floats (cosine, c);
+    wide<T>::floats (sine, s);
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        float p = x[i], q = y[i];
+
+        x[i] = p * c[i] - q * s[i];
+        y[i] = q * c[i] + p * s[i];
+    }
+    wide<T>::store (to + j * 8, wide<T>::join (x));
+    wide<T>::store (to + D / 2 + j * 8, wide<T>::join (y));
+}
+
+static __device__ void move (uint16_t *to, const uint16_t *from)
+{
+    *(uint4 *)to = *(const uint4 *)from;
+}
+
+/* Fill [f]; [from] is the slot's first key. New ones are kept as well. */
+template <typename T, int D>
+static __device__ void prepare (fresh<D> *f, const args &a, size_t n,
+                                size_t from, int last)
+{
+    int R = a.H / a.G, g = (int)blockIdx.y;
+    const uint16_t *row = a.qkv + n * (size_t)(a.H + 2 * a.G) * D;
+    size_t end = from + (size_t)last * D;
+    int i = (int)threadIdx.x;
+
+    for (int j = R * D / 8 + i; j < HEADS * D / 8; j += BLOCK)
+        *(uint4 *)(&f->q[0][0] + j * 8) = make_uint4 (0, 0, 0, 0);
+    if (!a.cosine) {
+        for (int j = i; j < R * D / 8; j += BLOCK)
+            move (&f->q[0][0] + j * 8, row + (size_t)g * R * D + j * 8);
+        if (i < D / 8)
+            move (f->k + i * 8, a.k + end + i * 8);
+        else if (i < D / 4)
+            move (f->v + i * 8 - D, a.v + end + i * 8 - D);
+        return;
+    }
+    for (int j = i; j < R * D / 16; j += BLOCK)
+        turn_pair<T, D> (f->q[j / (D / 16)],
+                         row + (size_t)(g * R + j / (D / 16)) * D, a, last,
+                         j % (D / 16));
+    i = BLOCK - 1 - i; /* others than turn the queries, if these are few */
+    if (i < D / 16) {
+        turn_pair<T, D> (f->k, row + (size_t)(a.H + g) * D, a, last, i);
+        move (a.k + end + i * 8, f->k + i * 8);
+        move (a.k + end + D / 2 + i * 8, f->k + D / 2 + i * 8);
+    } else if (i < D / 16 + D / 8) {
+        i -= D / 16;
+        move (f->v + i * 8, row + (size_t)(a.H + a.G + g) * D + i * 8);
+        move (a.v + end + i * 8, f->v + i * 8);
+    }
+}
+
+/* Keys from [first] on; the last one and what is behind it is f's. */
+template <int U>
+static __device__ void load (tile<U> *x, const uint16_t *k, const uint16_t *v,
+                             const fresh<64 * U> *f, int first, int last)
+{
+    enum { D = 64 * U };
+    int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
+
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        int key = first + h * 8 + g;
+        const uint16_t *from = key < last ? k + (size_t)key * D : f->k;
+
+#pragma unroll
+        for (int c = 0; c < 2 * U; c++)
+            x->k[h][c] = *(const uint4 *)(from + (c * 4 + t) * 8);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        int key = first + i / 2 * 8 + 2 * t + i % 2;
+        const uint16_t *from = key < last ? v + (size_t)key * D : f->v;
+
+#pragma unroll
+        for (int u = 0; u < U; u++)
+            x->v[i][u] = *(const uint4 *)(from + u * 64 + g * 8);
+    }
+}
+
+static __device__ uint32_t word (uint4 x, int i)
+{
+    return i == 0 ? x.x : i == 1 ? x.y : i == 2 ? x.z : x.w;
+}
+
+/* The head's running softmax in this lane: sum is of its own keys. */
+template <int U> struct running {
+    float most, sum, y[8 * U][2];
+};
+
+template <typename T, int U>
+static __device__ void take (running<U> *r, const tile<U> &x,
+                             const uint4 q[2 * U], int first, int last,
+                             float scale)
+{
+    int t = (int)threadIdx.x % 4;
+    float s[2][2] = {}, most = r->most, shrink;
+    uint32_t p[2];
+
+#pragma unroll
+    for (int c = 0; c < 2 * U; c++)
+#pragma unroll
+        for (int h = 0; h < 2; h++)
+            mma_top<T> (s[h], q[c].x, q[c].y, x.k[h][c].x, x.k[h][c].y);
+#pragma unroll
+    for (int c = 0; c < 2 * U; c++)
+#pragma unroll
+        for (int h = 0; h < 2; h++)
+            mma_top<T> (s[h], q[c].z, q[c].w, x.k[h][c].z, x.k[h][c].w);
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        float *z = &s[i / 2][i % 2];
+
+        *z = first + i / 2 * 8 + 2 * t + i % 2 <= last ? *z * scale : -INFINITY;
+        most = fmaxf (most, *z);
+    }
+    most = fmaxf (most, __shfl_xor_sync (0xffffffffu, most, 1));
+    most = fmaxf (most, __shfl_xor_sync (0xffffffffu, most, 2));
+    shrink = exp2f (r->most - most);
+    r->most = most;
+    r->sum *= shrink;
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        s[h][0] = exp2f (s[h][0] - most);
+        s[h][1] = exp2f (s[h][1] - most);
+        r->sum += s[h][0] + s[h][1];
+        p[h] = T::pair (s[h]);
+    }
+#pragma unroll
+    for (int i = 0; i < 8 * U; i++) {
+        unsigned pick = i % 2 ? 0x7632 : 0x5410;
+        uint32_t low = __byte_perm (word (x.v[0][i / 8], i % 8 / 2),
+                                    word (x.v[1][i / 8], i % 8 / 2), pick);
+        uint32_t high = __byte_perm (word (x.v[2][i / 8], i % 8 / 2),
+                                     word (x.v[3][i / 8], i % 8 / 2), pick);
+
+        r->y[i][0] *= shrink;
+        r->y[i][1] *= shrink;
+        mma_top<T> (r->y[i], p[0], p[1], low, high);
+    }
+}
+
+template <int U> static __device__ void lay (partial<64 * U> *to, running<U> *r)
+{
+    int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
+    int warp = (int)threadIdx.x / 32;
+
+    r->sum += __shfl_xor_sync (0xffffffffu, r->sum, 1);
+    r->sum += __shfl_xor_sync (0xffffffffu, r->sum, 2);
+    if (t == 0) {
+        to->most[warp][g] = r->most;
+        to->sum[warp][g] = r->sum;
+    }
+#pragma unroll
+    for (int i = 0; i < 8 * U; i++)
+#pragma unroll
+        for (int e = 0; e < 2; e++)
+            to->y[warp][g][i / 8 * 64 + (2 * t + e) * 8 + i % 8] = r->y[i][e];
+}
+
+template <typename T, int D>
+static __device__ void finish (uint16_t *y, const partial<D> *of, int R)
+{
+    for (int i = (int)threadIdx.x; i < R * D; i += BLOCK) {
+        float most = -INFINITY, sum = 0, x = 0;
+        int h = i / D;
+
+#pragma unroll
+        for (int w = 0; w < WARPS; w++)
+            most = fmaxf (most, of->most[w][h]);
+#pragma unroll
+        for (int w = 0; w < WARPS; w++) {
+            float p = exp2f (of->most[w][h] - most);
+
+            sum += p * of->sum[w][h];
+            x += p * of->y[w][h][i % D];
+        }
+        y[i] = T::put (x / sum);
+    }
+}
+
+/* grid (N, G) */
+template <typename T, int U>
+static __global__ void __launch_bounds__ (BLOCK, U == 1 ? 4 : 2) tensor (args a)
+{
+    enum { D = 64 * U };
+    __shared__ fresh<D> f;
+    __shared__ partial<D> parts;
+    int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4, last;
+    int first = (int)threadIdx.x / 32 * TILE;
+    size_t n = blockIdx.x, from;
+    running<U> r = {-INFINITY, 0, {}};
+    tile<U> x, next;
+    uint4 q[2 * U];
+
+    early_go ();
+    early_wait ();
+    last = a.at[n];
+    if (last < 0)
+        return;
+    from = ((size_t)a.slot[n] * a.G + blockIdx.y) * a.T * D;
+    prepare<T, D> (&f, a, n, from, last);
+    __syncthreads ();
+#pragma unroll
+    for (int c = 0; c < 2 * U; c++)
+        q[c] = *(const uint4 *)(f.q[g] + (c * 4 + t) * 8);
+    if (first <= last)
+        load<U> (&x, a.k + from, a.v + from, &f, first, last);
+    for (; first <= last; first += WARPS * TILE) {
+        if (first + WARPS * TILE <= last)
+            load<U> (&next, a.k + from, a.v + from, &f, first + WARPS * TILE,
+                     last);
+        take<T, U> (&r, x, q, first, last, a.scale);
+        x = next;
+    }
+    lay<U> (&parts, &r);
+    __syncthreads ();
+    finish<T, D> (a.y + (n * a.H + (size_t)blockIdx.y * (a.H / a.G)) * D,
+                  &parts, a.H / a.G);
+}
+
+template <typename T>
+static void go (const struct decode_tensor *p, void *stream)
+{
+    args a = {p->y,      p->k,      p->v,
+              p->qkv,    p->cosine, p->sine,
+              p->slot,   p->at,     p->T,
+              (int)p->H, (int)p->G, (float)(p->scale * 1.4426950408889634)};
+
+    early_launch (p->D == 64 ? tensor<T, 1> : tensor<T, 2>,
+                  dim3 ((unsigned)p->N, (unsigned)p->G), BLOCK, 0, 1, p->early,
+                  stream, a);
+}
+
+void decode_tensor_bf16 (const struct decode_tensor *a, void *stream)
+{
+    go<as_bf16> (a, stream);
+}
+
+void decode_tensor_f16 (const struct decode_tensor *a, void *stream)
+{
+    go<as_f16> (a, stream);
+}

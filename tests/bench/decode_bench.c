@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * decode_bench.c - what a token costs: the products of a 1b model for few rows,
+ * by cuBLASLt and by our own kernel, and attention over kept keys
+ *
+ *   decode_bench [ROWS...]   microseconds of one call within a graph of CALLS
+ *                            with other weights each, and the rate that the
+ *                            weights come at */
+#include "config.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "kernels/decode.h"
+#include "kernels/decode_product.h"
+#include "kernels/gemm_lt.h"
+
+#include "gpu_time.h"
+
+#define CALLS 16
+#define POOL  ((size_t)1 << 30) /* bytes of weights */
+
+static const struct shape {
+    const char *name;
+    size_t in, out;
+    bool norm, pair, add;
+} shapes[] = {
+    {"qkv", 2048, 3072, true, false, false},
+    {"out", 2048, 2048, false, false, true},
+    {"gate_up", 2048, 8192, true, true, false},
+    {"down", 8192, 2048, false, false, true},
+    {"head", 2048, 50304, true, false, false},
+};
+
+static struct {
+    const struct shape *s;
+    uint16_t *pool, *x, *y, *norm, *normed;
+    struct gemm_lt *lt;
+    cudaStream_t stream;
+    size_t N;
+    int split; /* < 0: cuBLASLt */
+    bool early, plain, same;
+    int32_t *slot, *at;
+    float *table;
+} b;
+
+static void one (int i)
+{
+    const struct shape *s = b.s;
+    size_t rows = s->out * (s->pair ? 2 : 1), size = rows * s->in;
+    const uint16_t *w = b.pool + (size_t)i * size % (POOL / 2 - size) / 8 * 8;
+    struct kern_product p = {.x = b.x,
+                             .w = w,
+                             .y = b.y,
+                             .N = b.N,
+                             .in = s->in,
+                             .out = s->out,
+                             .eps = 1e-6,
+                             .pair = s->pair,
+                             .early = b.early,
+                             .split = b.split};
+    char why[GEMM_LT_WHY] = "";
+
+    p.norm = s->norm && !b.plain ? b.norm : NULL;
+    p.normed = b.normed;
+    p.same = b.same;
+    p.add = s->add && !b.plain ? b.y : NULL;
+    if (b.split >= 0)
+        kern_product_bf16_cuda (&p, b.stream);
+    else if (gemm_lt_fwd (b.lt, b.y, b.x, w, NULL, GEMM_LT_BF16, b.N, s->in,
+                          rows, b.stream, why)
+             != GEMM_LT_OK)
+        printf ("%s\n", why);
+}
+
+/* Of one of CALLS calls in a graph. */
+static float graph_ms (void (*call) (int i))
+{
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    cudaEvent_t from, to;
+    float ms[ROUNDS];
+
+    call (0); /* cuBLASLt chooses */
+    must (cudaStreamSynchronize (b.stream));
+    must (cudaStreamBeginCapture (b.stream, cudaStreamCaptureModeRelaxed));
+    for (int i = 0; i < CALLS; i++)
+        call (i);
+    must (cudaStreamEndCapture (b.stream, &graph));
+    must (cudaGraphInstantiate (&exec, graph, 0));
+    must (cudaEventCreate (&from));
+    must (cudaEventCreate (&to));
+    for (int i = -2; i < ROUNDS; i++) {
+        float took;
+
+        must (cudaEventRecord (from, b.stream));
+        must (cudaGraphLaunch (exec, b.stream));
+        must (cudaEventRecord (to, b.stream));
+        must (cudaEventSynchronize (to));
+        must (cudaEventElapsedTime (&took, from, to));
+        if (i >= 0)
+            ms[i] = took / CALLS;
+    }
+    must (cudaGraphExecDestroy (exec));
+    must (cudaGraphDestroy (graph));
+    qsort (ms, ROUNDS, sizeof (*ms), by_value);
+    return ms[ROUNDS / 2];
+}
+
+static void show (const char *way)
+{
+    const struct shape *s = b.s;
+    double bytes = 2.0 * (double)(s->in * s->out * (s->pair ? 2 : 1));
+    double ms = (double)graph_ms (one);
+
+    printf ("%-8s %3zu rows %-16s %7.2f us %6.0f GB/s\n", s->name, b.N, way,
+            1e3 * ms, bytes / ms / 1e6);
+    fflush (stdout);
+}
+
+static void products (void)
+{
+    for (size_t i = 0; i < sizeof (shapes) / sizeof (*shapes); i++) {
+        b.s = &shapes[i];
+        b.split = -1;
+        show ("cuBLASLt");
+        b.early = false;
+        b.split = 0;
+        show ("own, in turn");
+        b.early = true;
+        b.plain = true;
+        show ("own, plain");
+        b.plain = false;
+        show ("own");
+        b.same = true;
+        show ("own, same");
+        b.same = false;
+        for (b.split = 1; b.split <= 8; b.split *= 2) {
+            char way[32];
+
+            snprintf (way, sizeof (way), "own, %d parts", b.split);
+            if (b.s->in / 64 / (size_t)b.split > 0)
+                show (way);
+        }
+    }
+}
+
+enum { H = 32, G = 8, D = 64, T = 400 };
+
+static void one_attention (int i)
+{
+    size_t layer = b.N * G * T * D;
+    uint16_t *k = b.pool + (size_t)i * 2 * layer;
+
+    kern_attend_fwd_bf16_cuda (b.y, k, k + layer, b.x, b.table, b.table, b.slot,
+                               b.at, b.N, T, H, G, D, 0.125, b.early, NULL,
+                               b.stream);
+}
+
+static void attention (size_t length)
+{
+    int32_t host[2][64];
+    double ms;
+
+    for (size_t n = 0; n < b.N; n++) {
+        host[0][n] = (int32_t)n;
+        host[1][n] = (int32_t)length - 1;
+    }
+    must (cudaMemcpy (b.slot, host[0], 4 * b.N, cudaMemcpyHostToDevice));
+    must (cudaMemcpy (b.at, host[1], 4 * b.N, cudaMemcpyHostToDevice));
+    for (int early = 0; early < 2; early++) {
+        b.early = early;
+        ms = (double)graph_ms (one_attention);
+        printf ("attention %3zu rows %4zu keys%s %7.2f us %6.0f GB/s\n", b.N,
+                length, early ? ", early" : "", 1e3 * ms,
+                4.0 * (double)(b.N * G * length * D) / ms / 1e6);
+    }
+}
+
+int main (int argc, char **argv)
+{
+    struct gemm_lt_opts opts = {.size = sizeof (opts)};
+    char why[GEMM_LT_WHY] = "";
+
+    b.pool = on_gpu (POOL);
+    b.x = on_gpu ((size_t)1 << 24);
+    b.y = on_gpu ((size_t)1 << 24);
+    b.norm = on_gpu (1 << 16);
+    b.normed = on_gpu ((size_t)1 << 20);
+    b.slot = on_gpu (64 * sizeof (*b.slot));
+    b.at = on_gpu (64 * sizeof (*b.at));
+    b.table = on_gpu (T * D * sizeof (*b.table));
+    must (cudaStreamCreate (&b.stream));
+    if (gemm_lt_create (&b.lt, &opts, why) != GEMM_LT_OK) {
+        fprintf (stderr, "%s\n", why);
+        return 1;
+    }
+    for (int i = 1; i < argc; i++) {
+        long n = strtol (argv[i], NULL, 10);
+
+        if (n < 1 || n > 64)
+            return 2;
+        b.N = (size_t)n;
+        products ();
+        attention (128);
+        attention (256);
+        attention (384);
+    }
+    gemm_lt_destroy (b.lt);
+    return 0;
+}
