@@ -68,7 +68,7 @@ at_least ()
     awk -v x="$1" -v y="$2" 'BEGIN { exit !(x != "" && x >= y) }'
 }
 
-# learn SEED - of four in five that have no brackets to nine in ten that do.
+# learn SEED - of four in five that have no brackets to four in five that do.
 learn ()
 {
     local seed=$1 g
@@ -76,7 +76,7 @@ learn ()
     g=("$tmp/grpo.ini" run.seed="$seed" model.dir="$tmp/sft-$seed")
     ok "seed $seed: grpo" run "${g[@]}" log.file="$tmp/one-$seed" \
         grpo.completions="$tmp/said-$seed"
-    ok "seed $seed: held out, nine in ten are in brackets" at_least "$(held "$tmp/one-$seed")" 0.9
+    ok "seed $seed: held out, four in five are in brackets" at_least "$(held "$tmp/one-$seed")" 0.8
     ok "seed $seed: shuffled" run "${g[@]}" log.file="$tmp/mixed-$seed" grpo.shuffle_advantages=on
     ok "seed $seed: of shuffled advantages less than half" \
         at_least 0.5 "$(held "$tmp/mixed-$seed")"
