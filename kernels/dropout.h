@@ -41,7 +41,7 @@ static inline uint32_t kern_dropout_cut (double p)
  *           rounded once; may be [x]
  *   x   (n)
  *   d   of the host, read before the call returns
- * The cuda ones give the host's bits. */
+ * The cuda ones give the host's bits, but that a NaN may be another. */
 #define KERN_DROPOUT(suffix, elem)                                             \
     void kern_dropout_##suffix (elem *y, const elem *x, size_t n,              \
                                 const struct kern_dropout *d, void *stream)

@@ -302,6 +302,17 @@ void kern_clip_factor_host (float *factor, double *norm, const double *sumsq,
 void kern_clip_factor_cuda (float *factor, double *norm, const double *sumsq,
                             double inv_scale, double max_norm, void *stream);
 
+/* round_bf16 - the copy of adamw_bf16, below, made again from masters.
+ *   copy               (n) written
+ *   p                  (n)
+ *   step, first, key   of the update that wrote it; key is of the host */
+void kern_round_bf16_host (uint16_t *copy, const float *p, size_t n,
+                           int64_t step, uint64_t first, const uint32_t *key,
+                           void *stream);
+void kern_round_bf16_cuda (uint16_t *copy, const float *p, size_t n,
+                           int64_t step, uint64_t first, const uint32_t *key,
+                           void *stream);
+
 /* adamw_bf16 - adamw on f32 master weights that also writes the bf16 copy.
  *   p, m, v    (n) as in adamw
  *   copy       (n) written: bf16 of p; NULL = none: f32 weights

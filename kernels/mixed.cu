@@ -114,6 +114,35 @@ static void adamw_run (struct adamw_args a, cudaStream_t stream)
         adamw_one<RANDOM><<<blocks_of (rest.n), THREADS, 0, stream>>> (rest);
 }
 
+static __global__ void __launch_bounds__ (THREADS)
+    round_one (struct adamw_args a)
+{
+    size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
+    uint32_t words[4];
+
+    if (i >= a.n)
+        return;
+    adamw_draws ((a.first + i) / 8, a.number, a.key, words);
+    a.copy[i] = adamw_round (a.p[i], adamw_draw (words, a.first + i));
+}
+
+void kern_round_bf16_cuda (uint16_t *copy, const float *p, size_t n,
+                           int64_t step, uint64_t first, const uint32_t *key,
+                           void *stream)
+{
+    struct adamw_args a = {};
+
+    a.p = (float *)p;
+    a.copy = copy;
+    a.n = n;
+    a.number = step;
+    a.first = first;
+    a.key[0] = key[0];
+    a.key[1] = key[1];
+    if (n > 0)
+        round_one<<<blocks_of (n), THREADS, 0, (cudaStream_t)stream>>> (a);
+}
+
 void kern_adamw_bf16_cuda (float *p, uint16_t *copy, float *m, float *v,
                            const float *g, const float *factor, size_t n,
                            double lr, double beta1, double beta2, double eps,

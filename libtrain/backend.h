@@ -199,6 +199,8 @@ struct flat_ops {
                    const float *factor, size_t n, double lr, double beta1,
                    double beta2, double eps, double weight_decay, int64_t step,
                    uint64_t first, const uint32_t *key, void *stream);
+    void (*round) (uint16_t *copy, const float *p, size_t n, int64_t step,
+                   uint64_t first, const uint32_t *key, void *stream);
 };
 
 /* backend_find - by name ("host", "cuda"), or NULL for the best that serves.

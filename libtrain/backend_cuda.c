@@ -405,6 +405,7 @@ static const struct flat_ops flat_cuda = {
     .sumsq = kern_sumsq_f32_cuda,
     .clip_factor = kern_clip_factor_cuda,
     .adamw = kern_adamw_bf16_cuda,
+    .round = kern_round_bf16_cuda,
 };
 
 const struct backend_ops backend_cuda = {

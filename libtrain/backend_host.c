@@ -180,6 +180,7 @@ const struct flat_ops flat_host = {
     .sumsq = sumsq,
     .clip_factor = kern_clip_factor_host,
     .adamw = kern_adamw_bf16_host,
+    .round = kern_round_bf16_host,
 };
 
 const struct backend_ops backend_host = {

@@ -146,7 +146,7 @@ train_status_t train_ckpt_load (const char *path, train_decoder_t *decoder,
     TRY (check_pair (decoder, adamw, err));
     run = run_of (decoder, adamw);
     TRY (ckpt_run_load (path, &run, &state, err));
+    train_adamw_set_updates (adamw, state.updates); /* rounding goes by it */
     TRY (adamw_narrow (adamw, train_decoder_weights (decoder), err));
-    train_adamw_set_updates (adamw, state.updates);
     return opts_give (ret_state, &state, sizeof (state), "checkpoint", err);
 }

@@ -135,6 +135,8 @@ DLTensor *fsdp_grads (struct fsdp *fsdp);
 /* fsdp_updated - the masters have changed: round them to the model's type.
  * Before the next pass. Local. */
 void fsdp_updated (struct fsdp *fsdp);
+/* fsdp_round - after it: the BF16 as AdamW rounds it, where that is stochastic. */
+void fsdp_round (struct fsdp *f, train_adamw_t *adamw);
 struct fsdp_held fsdp_held (const struct fsdp *fsdp);
 
 /* fsdp_begin - a step: gradients become zero, and weights are gathered anew. */

@@ -4,6 +4,7 @@
 
 #include "decoder_impl.h"
 #include "err.h"
+#include "optim.h"
 #include "fsdp_impl.h"
 #include "group_impl.h"
 
@@ -201,10 +202,14 @@ train_status_t fsdp_adamw (const struct fsdp *f, const train_decoder_t *d,
     size_t n = train_decoder_n_params (d), k = 0;
     train_adamw_options_t o = *opts;
     train_param_t *params = calloc (n, sizeof (*params));
+    uint64_t *first = calloc (n, sizeof (*first));
     train_status_t status;
 
-    if (!params)
+    if (!params || !first) {
+        free (params);
+        free (first);
         return err_set (err, TRAIN_ENOMEM, "no memory for %zu parameters", n);
+    }
     for (size_t i = 0; i < n; i++) {
         train_shard_range_t r = train_shard_range (f->plan, i, f->rank);
 
@@ -212,13 +217,15 @@ train_status_t fsdp_adamw (const struct fsdp *f, const train_decoder_t *d,
             continue;
         params[k] = *train_decoder_param (d, i);
         params[k].decay &= !f->no_decay || !f->no_decay[i];
+        first[k] = params[k].offset + r.begin;
         params[k].offset = r.at;
         params[k++].count = r.count;
     }
     o.device = f->grads.t.device;
     o.offload = f->opts.offload;
-    status = train_adamw_create (&o, f->dtype, train_shard_size (f->plan),
-                                 params, k, ret_adamw, err);
+    status = adamw_create_at (&o, f->dtype, train_shard_size (f->plan), params,
+                              first, k, ret_adamw, err);
+    free (first);
     free (params);
     return status;
 }

@@ -4,6 +4,7 @@
 #include "fsdp_impl.h"
 
 #include "err.h"
+#include "optim.h"
 
 static int elem_of (train_dtype_t dtype)
 {
@@ -50,6 +51,14 @@ void fsdp_updated (struct fsdp *f)
         fsdp_cast (f, f->low, f->wdtype, f->weights.t.data, f->dtype,
                    train_shard_size (f->plan), f->stream);
     (void)fsdp_fresh (f, NULL);
+}
+
+void fsdp_round (struct fsdp *f, train_adamw_t *adamw)
+{
+    if (f->low && f->wdtype == TRAIN_BF16) {
+        adamw_round (adamw, f->weights.t.data, f->low, f->stream);
+        (void)fsdp_fresh (f, NULL);
+    }
 }
 
 void fsdp_widen (struct fsdp *f)

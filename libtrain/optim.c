@@ -23,6 +23,7 @@
 struct range {
     size_t offset, count;
     bool decay;
+    uint64_t first; /* number of its first element in the model */
 };
 
 struct train_adamw {
@@ -70,7 +71,8 @@ static train_status_t check_options (const train_adamw_options_t *opts,
 }
 
 static train_status_t add_ranges (train_adamw_t *a, const train_param_t *params,
-                                  size_t n, train_error_t *err)
+                                  const uint64_t *first, size_t n,
+                                  train_error_t *err)
 {
     size_t end = 0;
 
@@ -79,6 +81,7 @@ static train_status_t add_ranges (train_adamw_t *a, const train_param_t *params,
     for (size_t i = 0; i < n; i++) {
         const train_param_t *p = &params[i];
         struct range *last = a->n_ranges ? &a->range[a->n_ranges - 1] : NULL;
+        uint64_t number = first ? first[i] : p->offset;
 
         if (p->offset < end || p->offset > a->numel
             || p->count > a->numel - p->offset)
@@ -88,11 +91,12 @@ static train_status_t add_ranges (train_adamw_t *a, const train_param_t *params,
                             i, p->count, p->offset, a->numel);
         end = p->offset + p->count;
         if (last && last->decay == p->decay
-            && last->offset + last->count == p->offset)
+            && last->offset + last->count == p->offset
+            && (!a->opts.stochastic || last->first + last->count == number))
             last->count += p->count;
         else
             a->range[a->n_ranges++] =
-                (struct range){p->offset, p->count, p->decay};
+                (struct range){p->offset, p->count, p->decay, number};
     }
     return TRAIN_OK;
 }
@@ -168,11 +172,11 @@ static train_status_t check_place (const DLDevice *d, bool offload,
     return TRAIN_OK;
 }
 
-train_status_t train_adamw_create (const train_adamw_options_t *opts,
-                                   train_dtype_t dtype, size_t numel,
-                                   const train_param_t *params, size_t n,
-                                   train_adamw_t **ret_adamw,
-                                   train_error_t *err)
+train_status_t adamw_create_at (const train_adamw_options_t *opts,
+                                train_dtype_t dtype, size_t numel,
+                                const train_param_t *params,
+                                const uint64_t *first, size_t n,
+                                train_adamw_t **ret_adamw, train_error_t *err)
 {
     train_adamw_options_t o;
     train_status_t status = check_options (opts, &o, err);
@@ -181,6 +185,9 @@ train_status_t train_adamw_create (const train_adamw_options_t *opts,
     if (status != TRAIN_OK)
         return status;
     TRY (check_place (&o.device, o.offload, dtype, err));
+    if (o.stochastic && dtype != TRAIN_BF16 && dtype != TRAIN_F32)
+        return err_set (err, TRAIN_EINVAL,
+                        "adamw: stochastic rounding is to BF16 alone");
     if (numel == 0 || !ret_adamw || (n && !params))
         return err_set (err, TRAIN_EINVAL,
                         "adamw: no element, or params or ret_adamw is NULL");
@@ -193,7 +200,7 @@ train_status_t train_adamw_create (const train_adamw_options_t *opts,
     a->device = a->gpu ? o.device.device_id : 0;
     if ((status = backend_find (a->gpu ? "cuda" : "host", &a->ops, err))
         == TRAIN_OK)
-        status = add_ranges (a, params, n, err);
+        status = add_ranges (a, params, first, n, err);
     if (status == TRAIN_OK)
         status = add_moments (a, err);
     if (status != TRAIN_OK)
@@ -201,6 +208,16 @@ train_status_t train_adamw_create (const train_adamw_options_t *opts,
     else
         *ret_adamw = a;
     return status;
+}
+
+train_status_t train_adamw_create (const train_adamw_options_t *opts,
+                                   train_dtype_t dtype, size_t numel,
+                                   const train_param_t *params, size_t n,
+                                   train_adamw_t **ret_adamw,
+                                   train_error_t *err)
+{
+    return adamw_create_at (opts, dtype, numel, params, NULL, n, ret_adamw,
+                            err);
 }
 
 void train_adamw_destroy (train_adamw_t *a)
@@ -305,6 +322,31 @@ static void narrow (const train_adamw_t *a, uint16_t *to, const float *from,
     run (to, from, n, stream);
 }
 
+struct adamw_key {
+    uint32_t word[2];
+};
+
+static struct adamw_key key_of (const train_adamw_t *a)
+{
+    return (struct adamw_key){
+        {(uint32_t)a->opts.seed, (uint32_t)(a->opts.seed >> 32)}};
+}
+
+void adamw_round (train_adamw_t *a, const float *p, uint16_t *copy,
+                  void *stream)
+{
+    struct adamw_key key = key_of (a);
+    int before = a->ops->enter (a->device);
+
+    for (size_t i = 0; a->opts.stochastic && i < a->n_ranges; i++) {
+        const struct range *r = &a->range[i];
+
+        a->ops->flat->round (copy + r->offset, p + r->offset, r->count,
+                             a->updates, r->first, key.word, stream);
+    }
+    a->ops->leave (before);
+}
+
 /* An update of halves, or of a GPU. */
 struct update {
     const train_adamw_t *adamw;
@@ -322,12 +364,14 @@ static void update_part (const struct update *u, const struct range *r,
                          float *const at[], size_t first, size_t n)
 {
     const train_adamw_options_t *o = &u->adamw->opts;
+    struct adamw_key key = key_of (u->adamw);
 
-    u->adamw->ops->flat->adamw (at[0], u->copy ? u->copy + first : NULL, at[1],
-                                at[2], u->grads + first, u->factor, n, u->lr,
-                                o->beta1, o->beta2, o->eps,
-                                r->decay ? o->weight_decay : 0,
-                                u->adamw->updates + 1, first, NULL, u->stream);
+    u->adamw->ops->flat->adamw (
+        at[0], u->copy ? u->copy + first : NULL, at[1], at[2], u->grads + first,
+        u->factor, n, u->lr, o->beta1, o->beta2, o->eps,
+        r->decay ? o->weight_decay : 0, u->adamw->updates + 1,
+        r->first + (first - r->offset), o->stochastic ? key.word : NULL,
+        u->stream);
     if (u->halves)
         narrow (u->adamw, u->halves + first, at[0], n, u->stream);
 }
@@ -485,6 +529,8 @@ train_status_t adamw_narrow (train_adamw_t *a, DLTensor *weights,
     before = a->ops->enter (a->device);
     narrow (a, start (weights), start (&a->masters.t), a->numel, NULL);
     a->ops->leave (before);
+    if (a->dtype == TRAIN_BF16)
+        adamw_round (a, start (&a->masters.t), start (weights), NULL);
     return a->ops->sync (NULL, err);
 }
 

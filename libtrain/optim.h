@@ -23,6 +23,20 @@ train_status_t adamw_enqueue_copy (train_adamw_t *adamw, DLTensor *weights,
                                    double lr, const float *factor, void *stream,
                                    train_error_t *err);
 
+/* adamw_create_at - train_adamw_create of a part of a model.
+ *   first   (n) number of each parameter's first element in the model; NULL: its
+ *           offset
+ * adamw_round - where rounding is stochastic: the BF16 of F32 weights as the
+ * last update wrote it, enqueued; other elements stay.
+ *   p, copy   (numel) of the optimizer's device */
+train_status_t adamw_create_at (const train_adamw_options_t *opts,
+                                train_dtype_t dtype, size_t numel,
+                                const train_param_t *params,
+                                const uint64_t *first, size_t n,
+                                train_adamw_t **ret_adamw, train_error_t *err);
+void adamw_round (train_adamw_t *adamw, const float *p, uint16_t *copy,
+                  void *stream);
+
 /* adamw_widen - masters that are not there yet become [weights].
  * adamw_narrow - [weights] become the masters, rounded; these are there from
  * now on. Both do nothing where the weights are their own masters, and wait for

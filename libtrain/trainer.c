@@ -106,6 +106,7 @@ train_status_t train_trainer_init (train_trainer_t *t, uint64_t seed,
     if (t->gpu)
         return trainer_gpu_init (t, seed, err);
     TRY (fsdp_init_decoder (t->fsdp, t->decoder, seed, err));
+    TRY (trainer_updated (t, err));
     return same_weights (t, err);
 }
 
@@ -439,6 +440,8 @@ train_status_t trainer_updated (train_trainer_t *t, train_error_t *err)
     if (t->gpu)
         return trainer_gpu_updated (t, err);
     fsdp_updated (t->fsdp);
+    if (t->opts.adamw.stochastic)
+        fsdp_round (t->fsdp, t->adamw);
     return TRAIN_OK;
 }
 

@@ -322,8 +322,8 @@ static train_status_t spread (train_trainer_t *t, train_ckpt_state_t *s,
     TRY (train_broadcast (t->group, &view.t, 0, err));
     for (int i = 0; i < 3 && !t->gpu && !trainer_is_sharded (t); i++)
         TRY (trainer_shard_spread (t, all[i], err));
-    TRY (trainer_updated (t, err));
-    return take_state (t, s, err);
+    TRY (take_state (t, s, err)); /* the number of updates says how to round */
+    return trainer_updated (t, err);
 }
 
 train_status_t train_trainer_load (train_trainer_t *t, const char *path,

@@ -25,6 +25,8 @@ static int64_t hash_options (const train_trainer_options_t *o)
                   o->adamw.beta2,
                   o->adamw.eps,
                   o->adamw.weight_decay,
+                  o->adamw.stochastic,
+                  (double)o->adamw.seed,
                   o->schedule.kind,
                   o->schedule.lr,
                   o->schedule.min_lr,

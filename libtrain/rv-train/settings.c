@@ -231,8 +231,8 @@ static int check_served (const struct settings *c, struct rv_error *err)
          "only the same as param is served yet"},
         {c->scaler && c->param != FP16, "precision", "scaler",
          "is of use with param = fp16 alone; use off"},
-        {c->stochastic_rounding, "precision", "stochastic_rounding",
-         "is not served yet; use off"},
+        {c->stochastic_rounding && c->param != BF16, "precision",
+         "stochastic_rounding", "is of use with param = bf16 alone; use off"},
     };
 
     return apply (c, rule, sizeof (rule) / sizeof (*rule), err);
@@ -437,7 +437,9 @@ train_trainer_options_t settings_trainer (const struct settings *c)
                   .beta1 = c->beta1,
                   .beta2 = c->beta2,
                   .eps = c->eps,
-                  .weight_decay = c->weight_decay},
+                  .weight_decay = c->weight_decay,
+                  .stochastic = c->stochastic_rounding,
+                  .seed = (uint64_t)c->seed},
         .schedule = {.size = sizeof (train_schedule_t),
                      .kind = (train_schedule_kind_t)c->schedule,
                      .lr = c->lr,

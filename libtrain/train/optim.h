@@ -37,6 +37,12 @@ typedef struct train_adamw_options {
                             the host (and so kDLCPU), and pass through the GPU in
                             pieces at each step; 192 MiB there at most. F32
                             weights may lie on either side */
+    bool stochastic;     /* the BF16 copy of a master is the one above or below
+                            by chance in proportion, so without bias, and not the
+                            nearest: a pure function of seed, update and the
+                            element's number in the model, the same on host and
+                            GPU and however the model is shared */
+    uint64_t seed;       /* of that */
 } train_adamw_options_t;
 
 /* train_adamw_create - moments (zero) for an arena of [numel] elements.

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * test_finetune.c - what fine-tuning asks of a decoder on a GPU, beside its host
- * twin in f64: rows of several documents, dropout, adapters */
+ * twin in f64: rows of several documents, dropout, adapters; and weights rounded
+ * by chance */
 #include "config.h"
 
 #include "tap.h"
@@ -14,6 +15,7 @@
 
 #include "decoder_impl.h"
 #include "elem.h"
+#include "optim.h"
 
 #include "kernels/dropout.h"
 
@@ -235,6 +237,22 @@ static void test_documents (void)
     }
 }
 
+/* The same bits, but that a NaN may be any. */
+static bool same_bits (const void *x, const void *y, size_t n,
+                       train_dtype_t dtype)
+{
+    size_t each = dtype == TRAIN_F32 ? 4 : 2;
+    bool same = true;
+
+    for (size_t i = 0; i < n; i++)
+        same &=
+            (isnan (elem_get (dtype, x, i)) && isnan (elem_get (dtype, y, i)))
+            || memcmp ((const char *)x + i * each, (const char *)y + i * each,
+                       each)
+                   == 0;
+    return same;
+}
+
 /* Elements from [first] on, of arrays that lie at no vector: the host's bits. */
 static void drop_array (train_dtype_t dtype, size_t first, size_t n)
 {
@@ -262,7 +280,7 @@ static void drop_array (train_dtype_t dtype, size_t first, size_t n)
     host->dropout (x + host->elem_size, x + host->elem_size, n, &d, NULL);
     snprintf (text, sizeof (text), "%s: %zu dropped from %zu on, as the host",
               train_dtype_name (dtype), n, first);
-    tap_ok (memcmp (x, y, bytes) == 0, text);
+    tap_ok (same_bits (x, y, n + 3, dtype), text);
     backend_cuda.free (at);
     free (x);
     free (y);
@@ -313,6 +331,110 @@ static void test_lora (void)
     }
 }
 
+/* Adapters in a step that writes gradients without zeroing them: the same, and
+ * 0 for all else. */
+static void test_lora_step (void)
+{
+    train_decoder_config_t c = config (TRAIN_BF16, true);
+    train_error_t err = {0};
+    train_decoder_t *m;
+    size_t bytes, bad = 0;
+    float *want, *got;
+    double loss;
+    int64_t n;
+
+    c.lora = (train_lora_t){8, 0x7f, 16};
+    m = make (&c);
+    shake (m);
+    step (m, NULL);
+    want = bring (m, &m->grads.t);
+    bytes = (size_t)train_tensor_bytes (&m->grads.t);
+    need (
+        m->ops->fill (m->device, m->grads.t.data, 0x7f, bytes, m->stream, &err),
+        &err);
+    decoder_spend_grads (m, true);
+    need (decoder_step_add (m, tokens, targets, B, T, 1, &n, &err), &err);
+    need (decoder_loss_read (m, &loss, &err), &err);
+    got = bring (m, &m->grads.t);
+    for (size_t i = 0; i < m->n_params; i++) {
+        const train_param_t *p = &m->params[i];
+
+        for (size_t e = p->offset; e < p->offset + p->count; e++)
+            if (decoder_is_lora (p->name))
+                bad += memcmp (&want[e], &got[e], sizeof (*got)) != 0;
+            else if (p->ndim == 2)
+                bad += got[e] < 0 || got[e] > 0 || isnan (got[e]);
+    }
+    printf ("# %zu differ\n", bad);
+    tap_ok (bad == 0,
+            "adapters: gradients written anew, none of other weights");
+    free (want);
+    free (got);
+    train_decoder_destroy (m);
+}
+
+/* What AdamW writes on a GPU is what the host's kernel makes of its masters, at
+ * offsets that are no vector's. */
+static void test_rounding (void)
+{
+    enum { MANY = 100003, SKIP = 3 };
+    train_adamw_options_t o = {.size = sizeof (o),
+                               .beta1 = 0.9,
+                               .beta2 = 0.95,
+                               .eps = 1e-8,
+                               .device = {kDLCUDA, 0},
+                               .stochastic = true,
+                               .seed = 12345678901};
+    const train_param_t params[2] = {{.count = 501, .decay = true},
+                                     {.offset = 504, .count = MANY - 504}};
+    const uint64_t first[2] = {SKIP, (uint64_t)1 << 33};
+    const uint32_t key[2] = {(uint32_t)o.seed, (uint32_t)(o.seed >> 32)};
+    train_error_t err = {0};
+    train_decoder_config_t c = config (TRAIN_F32, true);
+    train_decoder_t *m = make (&c); /* weights and gradients of some size */
+    int64_t shape[1] = {MANY};
+    train_adamw_t *a = NULL;
+    train_tensor_t w, g;
+    uint16_t *copy = malloc (MANY * 2), *again = malloc (MANY * 2);
+    float *p = malloc (MANY * sizeof (*p));
+    void *at = NULL;
+    bool good;
+
+    need (backend_cuda.alloc (0, MANY * 2, &at, &err), &err);
+    need (backend_cuda.fill (0, at, 0, MANY * 2, NULL, &err), &err);
+    step (m, NULL);
+    need (train_tensor_view (&w, m->weights.t.data, TRAIN_F32, 1, shape, &err),
+          &err);
+    need (train_tensor_view (&g, m->grads.t.data, TRAIN_F32, 1, shape, &err),
+          &err);
+    w.t.device = g.t.device = o.device;
+    need (adamw_create_at (&o, TRAIN_F32, MANY, params, first, 2, &a, &err),
+          &err);
+    need (adamw_enqueue_copy (a, &w.t, at, &g.t, 1e-3, NULL, NULL, &err), &err);
+    need (backend_cuda.copy (copy, at, MANY * 2, NULL, &err), &err);
+    need (backend_cuda.copy (p, w.t.data, MANY * sizeof (*p), NULL, &err),
+          &err);
+    need (backend_cuda.sync (NULL, &err), &err);
+    memset (again, 0, MANY * 2);
+    flat_host.round (again, p, 501, 1, first[0], key, NULL);
+    flat_host.round (again + 504, p + 504, MANY - 504, 1, first[1], key, NULL);
+    good = memcmp (copy, again, MANY * 2) == 0;
+    tap_ok (good, "stochastic rounding: AdamW's copy has the host's bits");
+    need (backend_cuda.fill (0, at, 0, MANY * 2, NULL, &err), &err);
+    train_adamw_set_updates (a, 1);
+    adamw_round (a, w.t.data, at, NULL);
+    need (backend_cuda.copy (copy, at, MANY * 2, NULL, &err), &err);
+    need (backend_cuda.sync (NULL, &err), &err);
+    tap_ok (memcmp (copy, again, MANY * 2) == 0,
+            "and so has the one made again from the masters");
+    backend_cuda.free (at);
+    train_adamw_destroy (a);
+    train_decoder_destroy (m);
+    free (copy);
+    free (again);
+    free (p);
+}
+
 int main (void)
 {
     train_error_t err = {0};
@@ -323,6 +445,8 @@ int main (void)
     test_documents ();
     test_dropout ();
     test_lora ();
+    test_lora_step ();
+    test_rounding ();
     return tap_end ();
 }
 

@@ -46,6 +46,18 @@ ok "have one's losses" near "$p/m" "$tmp/p3" 1e-12 12
 ok "which are others than without" test "$(losses "$p/m")" != "$(losses "$tmp/a-fp64-c/m")"
 run "$tmp/r.ini" model.dropout=1
 ok "a rate of 1 is 2" test $? = 2
+# bf16 rounded by chance: the same from the masters, once more.
+p=$tmp/s q=$tmp/t
+chance=(precision.param=bf16 precision.stochastic_rounding=on optim.schedule=constant)
+ok "straight, stochastic rounding" go "$p" "${chance[@]}"
+ok "half" go "$q" "${chance[@]}" run.steps=6
+ok "whole" go "$q" "${chance[@]}"
+ok "same bits" same_run "$p" "$q" 00000012
+ok "to nearest" go "$tmp/u" precision.param=bf16 optim.schedule=constant
+ok "is another run" test "$(losses "$p/m")" != "$(losses "$tmp/u/m")"
+ok "two ranks, sharded" ranks "0 0" 2 1 "$tmp/r.ini" "${chance[@]}" shard.strategy=full "log.file=$tmp/s2"
+ok "begin at the same weights" near <(head -n 1 "$p/m") <(head -n 1 "$tmp/s2") 1e-6 1
+ok "and stay near" near "$p/m" "$tmp/s2" 2e-2 12
 mkdir "$tmp/taken" && : >"$tmp/taken/file"
 run "$tmp/r.ini" checkpoint.dir="$tmp/taken/file" log.file="$tmp/none"
 ok "a file in place of [checkpoint] dir is 3" test $? = 3

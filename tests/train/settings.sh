@@ -71,7 +71,7 @@ precision|reduce = fp64|s.ini:17: \[precision\] reduce: only fp32 and bf16 are s
 precision|reduce = bf16|s.ini:17: \[precision\] reduce: bf16 needs \[shard\] strategy = grad_op or full
 precision|scaler = on|s.ini:17: \[precision\] scaler: is of use with param = fp16
 precision|scaler = yes|s.ini:17: scaler: 'yes' is not on or off
-precision|stochastic_rounding = on|s.ini:17: \[precision\] stochastic_rounding: is not served
+precision|stochastic_rounding = on|s.ini:17: \[precision\] stochastic_rounding: is of use with param = bf16
 shard|strategy = half|s.ini:17: strategy: 'half' is not one of no_shard,ddp
 shard|offload = on|s.ini:17: \[shard\] offload: is of a GPU's memory
 shard|prefetch = 2|s.ini:17: \[shard\] prefetch: is of use with strategy = grad_op or full

@@ -91,6 +91,8 @@ struct adamw_args {
     double lr, beta1, beta2, eps, weight_decay;
     int64_t step;
     uint64_t first;
+    bool random;
+    uint32_t key[2];
 };
 
 static void run_adamw (const void *args)
@@ -99,7 +101,27 @@ static void run_adamw (const void *args)
 
     flat_host.adamw (a->p, a->copy, a->m, a->v, a->g, a->factor, a->n, a->lr,
                      a->beta1, a->beta2, a->eps, a->weight_decay, a->step,
-                     a->first, NULL, NULL);
+                     a->first, a->random ? a->key : NULL, NULL);
+}
+
+static void run_round (const void *args)
+{
+    const struct adamw_args *a = args;
+
+    flat_host.round (a->copy, a->p, a->n, a->step, a->first, a->key, NULL);
+}
+
+static void round_bf16 (uint16_t *copy, const float *p, size_t n, int64_t step,
+                        uint64_t first, const uint32_t *key, void *stream)
+{
+    const struct adamw_args a = {.p = (float *)(uintptr_t)p,
+                                 .copy = copy,
+                                 .n = n,
+                                 .step = step,
+                                 .first = first,
+                                 .key = {key[0], key[1]}};
+
+    fake_call (stream, run_round, &a, sizeof (a));
 }
 
 static void adamw (float *p, uint16_t *copy, float *m, float *v, const float *g,
@@ -107,11 +129,12 @@ static void adamw (float *p, uint16_t *copy, float *m, float *v, const float *g,
                    double beta2, double eps, double weight_decay, int64_t step,
                    uint64_t first, const uint32_t *key, void *stream)
 {
-    const struct adamw_args a = {p,    m,    v,     copy,  g,   factor,
-                                 n,    lr,   beta1, beta2, eps, weight_decay,
-                                 step, first};
+    const struct adamw_args a = {
+        p,     m,      v,           copy,
+        g,     factor, n,           lr,
+        beta1, beta2,  eps,         weight_decay,
+        step,  first,  key != NULL, {key ? key[0] : 0, key ? key[1] : 0}};
 
-    (void)key;
     fake_call (stream, run_adamw, &a, sizeof (a));
 }
 
@@ -121,4 +144,5 @@ const struct flat_ops fake_flat = {
     .sumsq = sumsq,
     .clip_factor = clip_factor,
     .adamw = adamw,
+    .round = round_bf16,
 };
