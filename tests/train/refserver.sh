@@ -197,4 +197,49 @@ loaded ()
 }
 ok "64 clients, $requests requests of 512 tokens: p99 is under 5 medians" loaded
 ok "it stops" stopped
+
+# task = grpo with it: the losses of a copy in its own process, to the bit.
+for ((i = 10; i < 42; i++)); do
+    printf '{"prompt":"%d+%d:","answer":"%d"}\n' "$i" "$i" $((2 * i))
+done >"$tmp/sums.jsonl"
+small "$tmp/sft.ini" '[checkpoint]' "dir = $tmp/sft" 'every = 10'
+cat >"$tmp/grpo.ini" <<EOF
+[run]
+task = grpo
+steps = 30
+[model]
+dir = $tmp/sft
+[data]
+files = $tmp/sums.jsonl
+batch = 32
+[grpo]
+num_generations = 4
+max_completion_length = 8
+beta = 0.04
+[optim]
+lr = 1e-3
+[reward vowel]
+kind = regex
+pattern = [aeiou]
+EOF
+ok "a policy" run "$tmp/sft.ini" run.task=sft data.files="$tmp/sums.jsonl" model.vocab=257 run.steps=10
+ok "grpo beside a copy of its own" run "$tmp/grpo.ini" log.file="$tmp/own"
+ok "a server of the same model" serve --port 0 "$tmp/sft"
+kept ()
+{
+    local asker
+    timeout 100 "$train" "$tmp/grpo.ini" log.file="$tmp/http" reference.url="$url" >"$tmp/out" 2>&1 &
+    asker=$!
+    started+=("$asker")
+    until [ -f "$tmp/http" ] && [ "$(wc -l <"$tmp/http")" -ge 3 ]; do
+        kill -0 $asker 2>/dev/null || return 1
+        sleep 0.01
+    done
+    kill -KILL "$server"
+    wait "$server" 2>/dev/null
+    serve --port "$port" "$tmp/sft" || return 1
+    wait $asker && [ "$(wc -l <"$tmp/own")" = 30 ] && cmp <(losses "$tmp/own") <(losses "$tmp/http") >>"$tmp/out" 2>&1
+}
+ok "grpo beside the server, killed in mid-run, has the same losses" kept
+ok "it stops" stopped
 plan
