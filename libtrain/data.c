@@ -79,7 +79,7 @@ static train_status_t remember (train_data_t *d, const char *name,
         return err_set (err, TRAIN_ENOMEM, "no memory for a file name");
     d->file = p;
     p += d->n_files;
-    *p = (struct file){strdup (name), st->st_dev, st->st_ino};
+    *p = (struct file){strdup (name), st->st_dev, st->st_ino, d->n_bytes};
     if (!p->name)
         return err_set (err, TRAIN_ENOMEM, "no memory for a file name");
     d->n_files++;
@@ -244,10 +244,35 @@ static uint64_t hash_parts (const train_data_t *d)
     return hash;
 }
 
-static train_status_t fill (train_data_t *d, const char *files,
+static train_status_t read_ids (train_data_t *d, const train_data_options_t *o,
+                                train_error_t *err)
+{
+    bool bytes = !o->tokenizer || strcmp (o->tokenizer, "bytes") == 0;
+
+    if (bytes && o->end)
+        return err_set (err, TRAIN_EINVAL,
+                        "data: end '%s' goes with a tokenizer", o->end);
+    if (bytes)
+        return TRAIN_OK;
+    if (d->n_parts)
+        return err_set (err, TRAIN_EINVAL,
+                        "data: %s has tokens, which tokenizer %s cannot read; "
+                        "leave the tokenizer out",
+                        d->file[0].name, o->tokenizer);
+    return data_tokenize (d, o->tokenizer, o->end, err);
+}
+
+static uint64_t hash_of (const train_data_t *d)
+{
+    return d->n_parts ? hash_parts (d)
+           : d->id    ? data_hash_ids (d)
+                      : XXH3_64bits (d->byte, d->n_bytes);
+}
+
+static train_status_t fill (train_data_t *d, const train_data_options_t *o,
                             train_error_t *err)
 {
-    char *list = strdup (files);
+    char *list = strdup (o->files);
     train_status_t status =
         list ? add_all (d, list, err)
              : err_set (err, TRAIN_ENOMEM, "no memory for the list of files");
@@ -257,19 +282,20 @@ static train_status_t fill (train_data_t *d, const char *files,
         return status;
     if (d->n_files == 0)
         return err_set (err, TRAIN_ENOTFOUND, "nothing in '%s' is a file",
-                        files);
-    if (!d->n_parts)
+                        o->files);
+    TRY (read_ids (d, o, err));
+    if (!d->n_parts && !d->id)
         d->n_tokens = (int64_t)d->n_bytes;
     if (d->n_tokens < d->seq + 1)
-        return err_set (err, TRAIN_EINVAL,
-                        "%lld %s%s%s in %zu file%s; one sample of seq "
-                        "%d needs %d",
-                        (long long)d->n_tokens, d->n_parts ? "token" : "byte",
-                        d->n_tokens == 1 ? "" : "s",
-                        d->n_parts ? "" : " of text", d->n_files,
-                        d->n_files == 1 ? "" : "s", d->seq, d->seq + 1);
+        return err_set (
+            err, TRAIN_EINVAL,
+            "%lld %s%s%s in %zu file%s; one sample of seq "
+            "%d needs %d",
+            (long long)d->n_tokens, d->n_parts || d->id ? "token" : "byte",
+            d->n_tokens == 1 ? "" : "s", d->n_parts ? "" : " of text",
+            d->n_files, d->n_files == 1 ? "" : "s", d->seq, d->seq + 1);
     d->n_samples = (d->n_tokens - 1) / d->seq;
-    d->hash = d->n_parts ? hash_parts (d) : XXH3_64bits (d->byte, d->n_bytes);
+    d->hash = hash_of (d);
     return TRAIN_OK;
 }
 
@@ -311,7 +337,7 @@ train_status_t train_data_open (const train_data_options_t *opts,
     d->seq = o.seq;
     d->shuffle = o.shuffle;
     d->seed = o.seed;
-    if ((status = fill (d, o.files, err)) == TRAIN_OK)
+    if ((status = fill (d, &o, err)) == TRAIN_OK)
         status = hold_out (d, o.held, err);
     if (status == TRAIN_OK && o.documents)
         status = data_by_documents (d, err);
@@ -334,6 +360,7 @@ void train_data_close (train_data_t *d)
     free (d->part);
     free (d->file);
     free (d->byte);
+    free (d->id);
     free (d);
 }
 
@@ -361,7 +388,9 @@ int64_t train_data_vocab (const train_data_t *d)
 {
     if (d->rows)
         return d->rows->vocab;
-    return d->n_parts ? train_tokens_vocab (d->part[0].tokens) : 256;
+    return d->n_parts ? train_tokens_vocab (d->part[0].tokens)
+           : d->id    ? d->vocab
+                      : 256;
 }
 
 int64_t train_data_n_samples (const train_data_t *d)
@@ -426,6 +455,10 @@ static size_t part_of (const train_data_t *d, int64_t at)
 /* Over as many files as it takes. */
 void data_copy (const train_data_t *d, int64_t at, int64_t n, int32_t *out)
 {
+    if (d->id) {
+        memcpy (out, d->id + at, (size_t)n * sizeof (*out));
+        return;
+    }
     if (!d->n_parts) {
         for (int64_t i = 0; i < n; i++)
             out[i] = d->byte[at + i];

@@ -9,7 +9,9 @@ int64_t train_data_end (const train_data_t *d)
 {
     if (d->rows)
         return d->rows->end;
-    return d->n_parts ? train_tokens_end (d->part[0].tokens) : -1;
+    return d->n_parts ? train_tokens_end (d->part[0].tokens)
+           : d->id    ? d->end
+                      : -1;
 }
 
 bool train_data_is_documents (const train_data_t *d)
@@ -21,14 +23,15 @@ train_status_t data_by_documents (train_data_t *d, train_error_t *err)
 {
     static const uint64_t word = 0x646f6373; /* "docs" */
 
-    if (!d->n_parts)
+    if (!d->n_parts && !d->id)
         return err_set (err, TRAIN_EINVAL,
                         "data: text has no ends of documents; rv-train "
                         "tokenize makes files that have them");
     if (train_data_end (d) < 0)
         return err_set (err, TRAIN_EINVAL,
                         "data: %s has no end of documents; rv-train tokenize "
-                        "makes files that have",
+                        "makes files that have, and so does a tokenizer with "
+                        "an end",
                         d->file[0].name);
     d->documents = true;
     d->hash = XXH3_64bits_withSeed (&word, sizeof (word), d->hash);

@@ -12,6 +12,7 @@ struct file {
     char *name;
     dev_t dev;
     ino_t ino;
+    size_t from; /* of text: its first byte in the stream */
 };
 
 /* A file of tokens: where it begins in the stream. */
@@ -37,7 +38,10 @@ struct train_data {
     size_t n_files;
     unsigned char *byte; /* (n_bytes) of text; of tokens it is NULL */
     size_t n_bytes, cap;
-    struct part *part; /* (n_parts) of tokens; of text NULL */
+    int32_t *id;        /* (n_tokens) of text that a tokenizer has read, whose
+                           bytes are gone then; else NULL */
+    int32_t vocab, end; /* of these; -1: no end */
+    struct part *part;  /* (n_parts) of tokens; of text NULL */
     size_t n_parts;
     int64_t n_tokens; /* of the stream, of either kind */
     int64_t n_samples, held;
@@ -48,6 +52,13 @@ struct train_data {
 
 /* data_copy - [n] tokens from [at] of the stream on, which has them. */
 void data_copy (const train_data_t *data, int64_t at, int64_t n, int32_t *out);
+
+/* data_tokenize - the ids of tokenizer [name] instead of the text, each file with
+ * token [end] behind it if that is not NULL. The statuses of tokenizers; EINVAL:
+ * there is no such token. data_hash_ids - what tells two such streams apart. */
+train_status_t data_tokenize (train_data_t *data, const char *name,
+                              const char *end, train_error_t *err);
+uint64_t data_hash_ids (const train_data_t *data);
 
 /* data_by_documents - samples are rows of documents from now on; the hash tells
  * it. TRAIN_EINVAL: the files have no end token. */

@@ -246,7 +246,8 @@ train_status_t train_tokenizer_encode (train_tokenizer_t *t, int32_t **ret_ids,
             "it would be lost; take it out",
             t->bpe.lost - 1);
     }
-    if (t->out.failed || (!t->out.p && !(t->out.p = malloc (1)))) {
+    if (t->out.failed
+        || (!t->out.p && !(t->out.p = malloc (sizeof (*t->out.p))))) {
         free (t->out.p);
         return err_set (err, TRAIN_ENOMEM, "no memory for the ids of a text");
     }

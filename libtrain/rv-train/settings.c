@@ -218,8 +218,6 @@ static int check_served (const struct settings *c, struct rv_error *err)
          "cuda has no fp64; use fp32, bf16 or fp16, or device = cpu"},
         {c->model_dir && c->task != TASK_GRPO, "model", "dir",
          "reading a model from a folder is not served yet; give its sizes"},
-        {c->task == TASK_PRETRAIN && strcmp (c->tokenizer, "bytes") != 0,
-         "data", "tokenizer", "only bytes is served yet with task = pretrain"},
         {c->offload && c->device != DEVICE_CUDA, "shard", "offload",
          "is of a GPU's memory; use off, or [run] device = cuda"},
         {c->param == FP16 && !c->scaler, "precision", "param",
@@ -259,6 +257,7 @@ static int check_shard (const struct settings *c, struct rv_error *err)
 
 static int check_sizes (const struct settings *c, struct rv_error *err)
 {
+    bool bytes = strcmp (c->tokenizer, "bytes") == 0;
     const struct rule rule[] = {
         {!c->files, "data", "files",
          "is not set; name text files, e.g. /usr/share/common-licenses/*"},
@@ -268,7 +267,7 @@ static int check_sizes (const struct settings *c, struct rv_error *err)
          "dim/heads is odd, and rotary positions need pairs"},
         {c->heads % c->kv_heads != 0, "model", "kv_heads",
          "does not divide heads"},
-        {c->vocab < 256, "model", "vocab",
+        {c->vocab < 256 && bytes, "model", "vocab",
          "is below 256, the number of bytes that tokenizer = bytes has"},
         {c->lr <= 0, "optim", "lr", "is not above 0"},
         {c->min_lr > c->lr, "optim", "min_lr", "is above lr"},
@@ -421,6 +420,8 @@ train_data_options_t settings_data (const struct settings *c)
         .seed = (uint64_t)c->seed,
         .held = settings_eval_held (c),
         .documents = c->tune.documents,
+        .tokenizer = c->tokenizer,
+        .end = c->rows.end,
     };
 }
 

@@ -2,6 +2,8 @@
  * settings_rows.c - what [data] says of rows of prompts */
 #include "settings_rows.h"
 
+#include <string.h>
+
 #include "settings.h"
 
 static int refuse (const struct settings *c, const char *key, const char *why,
@@ -30,8 +32,11 @@ int settings_rows_check (const struct settings *c, struct rv_error *err)
         return refuse (c, "template", alone, err);
     if (r->system)
         return refuse (c, "system", alone, err);
-    if (r->end)
-        return refuse (c, "end", alone, err);
+    if (r->end && strcmp (c->tokenizer, "bytes") == 0)
+        return refuse (c, "end",
+                       "goes with a tokenizer of tokens; remove it, or name a "
+                       "tokenizer.json",
+                       err);
     if (r->too_long != TRAIN_ROWS_REFUSE)
         return refuse (c, "long", alone, err);
     if (r->packed)

@@ -4,7 +4,8 @@
  * The files are one stream: their bytes in the order of the patterns, names
  * sorted bytewise within a pattern. Links are followed and a file that is
  * reached twice (by link, by a second pattern) is read once, under the first
- * name. Of text a token is a byte (0..255). Files of tokens (train/tokens.h),
+ * name. Of text a token is a byte (0..255), or an id of a tokenizer
+ * (train/tokenizer.h), file by file. Files of tokens (train/tokens.h),
  * told by how they begin, are mapped; a stream is of one kind and vocabulary.
  * It is cut into n samples of seq tokens that do not overlap, each with its
  * successor as target: n = (tokens - 1) / seq; the rest is left out.
@@ -44,6 +45,10 @@ typedef struct train_data_options {
                      them, and n is less by as many; 0 = none */
     bool documents; /* samples are rows of documents, each up to and with the
                        files' end token: what follows an end is no target */
+    const char *tokenizer; /* of text: NULL or "bytes"; a tokenizer.json or its
+                              folder: every rank reads all text by it, which
+                              files of tokens spare */
+    const char *end; /* with it: the token behind each file; NULL = none */
 } train_data_options_t;
 
 /* train_data_open - read text into memory (it may change afterwards), map files
@@ -51,8 +56,10 @@ typedef struct train_data_options {
  * TRAIN_ENOTFOUND: a path does not exist or a pattern matches nothing;
  * TRAIN_EINVAL: an option is wrong, a path names something that is no regular
  * file (what a pattern matches beside files is passed over), the stream is
- * shorter than seq + 1 bytes, held leaves no sample to train on, or documents are
- * wanted of files that have no end token, as text; TRAIN_EIO; TRAIN_ENOMEM. */
+ * shorter than seq + 1 tokens, end is no token of the tokenizer or goes without
+ * one, a tokenizer is given for files of tokens, held leaves no sample to train on, or documents are
+ * wanted of files that have no end token, as text without one; the statuses of
+ * train_tokenizer_open; TRAIN_EIO; TRAIN_ENOMEM. */
 train_status_t train_data_open (const train_data_options_t *opts,
                                 train_data_t **ret_data, train_error_t *err);
 void train_data_close (train_data_t *data); /* NULL is fine */
@@ -66,9 +73,9 @@ int64_t train_data_held (const train_data_t *data);      /* out of all epochs */
 int train_data_seq (const train_data_t *data);
 bool train_data_shuffle (const train_data_t *data);
 uint64_t train_data_seed (const train_data_t *data);
-/* Every token is below it: 256 of text. */
+/* Every token is below it: 256 of bytes. */
 int64_t train_data_vocab (const train_data_t *data);
-/* The token that ends a document; -1: there is none, as in text. */
+/* The token that ends a document; -1: there is none, as of bytes. */
 int64_t train_data_end (const train_data_t *data);
 bool train_data_is_documents (const train_data_t *data); /* as opened */
 /* XXH3 (64 bits) of the stream, of files of tokens that of their headers, which

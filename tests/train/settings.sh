@@ -102,7 +102,7 @@ model.kv_heads=3|model.kv_heads=3: does not divide heads
 model.vocab=255|model.vocab=255: is below 256
 model.rope_theta=x|'x' is not a number
 data.files=|data.files=: is not set; name text files
-data.tokenizer=gpt2|data.tokenizer=gpt2: only bytes is served yet
+data.end=x|data.end=x: goes with a tokenizer of tokens
 data.seq=20000|\[data\] files: 11[0-9]* bytes of text in 1 file
 eval.every=-1|'-1' is not from 0
 optim.frozen=*nothing*|frozen: no parameter fits '.*nothing.*'; the first is called model.embed_tokens.weight
