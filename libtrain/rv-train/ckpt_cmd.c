@@ -18,6 +18,7 @@ struct job {
     struct ckpt_seen *seen; /* (n), those with the most steps first */
     size_t n;
     bool folder; /* [path] is a folder of checkpoints, not one */
+    bool told;   /* an answer was printed */
 };
 
 static bool is (const struct job *j, const char *action)
@@ -173,7 +174,7 @@ static train_status_t verdict (const struct job *j, train_error_t *err)
     return TRAIN_OK;
 }
 
-static train_status_t report (const struct job *j, train_error_t *err)
+static train_status_t report (struct job *j, train_error_t *err)
 {
     bool whole = is (j, "show");
 
@@ -184,6 +185,7 @@ static train_status_t report (const struct job *j, train_error_t *err)
     else if (!j->json && !whole)
         ckpt_report_list (j->seen, j->n);
     fflush (stdout);
+    j->told = true;
     return TRAIN_OK;
 }
 
@@ -209,7 +211,8 @@ static bool is_file (const char *path)
     return len > 12 && strcmp (path + len - 12, ".safetensors") == 0;
 }
 
-train_status_t ckpt_cmd (int argc, char *const *argv, train_error_t *err)
+train_status_t ckpt_cmd (int argc, char *const *argv, bool *ret_untold,
+                         train_error_t *err)
 {
     struct job j = {0};
     train_status_t status;
@@ -218,6 +221,7 @@ train_status_t ckpt_cmd (int argc, char *const *argv, train_error_t *err)
     if (is (&j, "show") && !j.json && is_file (j.path))
         return ckpt_report_file (j.path, err);
     status = serve (&j, err);
+    *ret_untold = j.json && !j.told;
     for (size_t i = 0; i < j.n; i++) {
         train_ckpt_close (j.seen[i].ckpt);
         free (j.seen[i].path);

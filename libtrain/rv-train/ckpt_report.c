@@ -221,3 +221,13 @@ train_status_t ckpt_report_file (const char *path, train_error_t *err)
     train_safetensors_close (file);
     return TRAIN_OK;
 }
+
+void ckpt_report_error (int status, const char *message)
+{
+    json_t *all = json_pack ("{s:s, s:i, s:s, s:n}", "schema", "rv.error/1",
+                             "status", status, "message", message, "hint");
+
+    if (all && json_dumpf (all, stdout, JSON_COMPACT) == 0)
+        putchar ('\n');
+    json_decref (all);
+}

@@ -26,6 +26,8 @@ void ckpt_report_whole (const struct ckpt_seen *seen);
  *   tensors   with files and tensors of each */
 bool ckpt_report_json (const char *action, const struct ckpt_seen *seen,
                        size_t n, bool tensors);
+/* One object of schema rv.error/1, where none of rv.ckpt/1 can be. */
+void ckpt_report_error (int status, const char *message);
 /* One .safetensors file. */
 train_status_t ckpt_report_file (const char *path, train_error_t *err);
 

@@ -6,6 +6,7 @@
 #include "config.h"
 
 #include "export_cmd.h"
+#include "export_files.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -23,9 +24,10 @@
 struct export
 {
     const char *from, *to;
-    train_dtype_t dtype; /* of the files; TRAIN_N_DTYPES: as stored */
-    bool adapter;        /* adapters alone, as PEFT keeps them */
-    size_t max_bytes;    /* of a file; 0: the library's */
+    const char *tokenizer; /* directory; NULL: none is copied */
+    train_dtype_t dtype;   /* of the files; TRAIN_N_DTYPES: as stored */
+    bool adapter;          /* adapters alone, as PEFT keeps them */
+    size_t max_bytes;      /* of a file; 0: the library's */
 };
 
 static train_status_t read_type (const char *text, train_dtype_t *ret,
@@ -78,13 +80,16 @@ static train_status_t read_args (int argc, char *const *argv, struct export *e,
             e->adapter = true;
         else if (strcmp (argv[i], "--max-bytes") == 0 && i + 1 < argc)
             TRY (read_bytes (argv[++i], &e->max_bytes, err));
+        else if (strcmp (argv[i], "--tokenizer") == 0 && i + 1 < argc)
+            e->tokenizer = argv[++i];
         else if (argv[i][0] != '-' && n < 2)
             *name[n++] = argv[i];
         else
             return err_set (
                 err, TRAIN_EINVAL,
                 "'%s' is one too many, or lacks its value: [--adapter] "
-                "[--dtype TYPE] [--max-bytes N] CHECKPOINT DIR works",
+                "[--dtype TYPE] [--max-bytes N] [--tokenizer DIR] CHECKPOINT "
+                "DIR works",
                 argv[i]);
     }
     return n == 2 ? TRAIN_OK
@@ -169,6 +174,19 @@ static train_status_t write_model (const struct export *e, const char *path,
     return TRAIN_OK;
 }
 
+static train_status_t write_tokenizer (const struct export *e,
+                                       train_error_t *err)
+{
+    size_t n;
+
+    if (!e->tokenizer)
+        return TRAIN_OK;
+    TRY (export_files (e->tokenizer, e->to, &n, err));
+    printf ("%s: %zu file%s of the tokenizer in %s\n", e->to, n,
+            n == 1 ? "" : "s", e->tokenizer);
+    return TRAIN_OK;
+}
+
 train_status_t export_cmd (int argc, char *const *argv, train_error_t *err)
 {
     struct export e = {.dtype = TRAIN_N_DTYPES};
@@ -183,6 +201,8 @@ train_status_t export_cmd (int argc, char *const *argv, train_error_t *err)
         status = load (path, c, &m, err);
     if (status == TRAIN_OK)
         status = write_model (&e, path, c, m, err);
+    if (status == TRAIN_OK)
+        status = write_tokenizer (&e, err);
     train_decoder_destroy (m);
     train_ckpt_close (c);
     free (path);

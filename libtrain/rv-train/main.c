@@ -10,6 +10,7 @@
 
 #include "launcher/version.h"
 #include "ckpt_cmd.h"
+#include "ckpt_report.h"
 #include "export_cmd.h"
 #include "generate_cmd.h"
 #include "grpo.h"
@@ -176,10 +177,13 @@ static int ckpt (int argc, char **argv)
 {
     train_error_t err = {0};
     struct who who = {0};
+    bool untold = false;
 
-    if (ckpt_cmd (argc - 2, argv + 2, &err) != TRAIN_OK)
-        return fail (who, "look at", "checkpoints", &err);
-    return EXIT_OK;
+    if (ckpt_cmd (argc - 2, argv + 2, &untold, &err) == TRAIN_OK)
+        return EXIT_OK;
+    if (untold)
+        ckpt_report_error (exit_status (err.code), err.text);
+    return fail (who, "look at", "checkpoints", &err);
 }
 
 static int tokenize (int argc, char **argv)

@@ -147,16 +147,18 @@ int metrics_write (struct metrics *m, const train_metrics_t *t,
                    const train_eval_t *eval, double tok_per_s,
                    int64_t mem_bytes, struct rv_error *err)
 {
-    char line[LINE_MAX], loss[32], norm[32], lr[32], held[32];
+    char line[LINE_MAX], loss[32], norm[32], lr[32], held[32], scale[32];
     int n =
         snprintf (line, sizeof (line),
                   HEAD "%" PRId64 ",\"loss\":%s,\"grad_norm\":%s,"
                        "\"lr\":%s,\"tok_per_s\":%.1f,\"step_s\":%.6f,"
                        "\"tokens\":%" PRId64 ",\"skipped\":%s,"
-                       "\"mem_bytes\":%" PRId64 ",\"eval_loss\":%s}\n",
+                       "\"mem_bytes\":%" PRId64 ",\"loss_scale\":%s,"
+                       "\"eval_loss\":%s}\n",
                   t->step, number (t->loss, loss), number (t->grad_norm, norm),
                   number (t->lr, lr), tok_per_s, t->step_s, t->tokens,
                   t->skipped ? "true" : "false", mem_bytes,
+                  number (t->loss_scale > 0 ? t->loss_scale : NAN, scale),
                   number (eval ? eval->loss : NAN, held));
 
     return metrics_put (m, line, (size_t)n, err);

@@ -3,7 +3,7 @@
  *
  *   {"step":1,"loss":5.54,"grad_norm":1.2,"lr":0.001,"tok_per_s":51200.0,
  *    "step_s":0.04,"tokens":2048,"skipped":false,"mem_bytes":31457280,
- *    "eval_loss":null}
+ *    "loss_scale":null,"eval_loss":null}
  * Numbers have all their digits, so that equal bits are equal text; what is
  * not finite is null. Each line is one write, so readers see whole lines. */
 #ifndef RV_TRAIN_METRICS_H

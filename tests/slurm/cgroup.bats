@@ -128,7 +128,9 @@ let_go() {
 
 @test "rv run's ranks and a batch step are confined too" {
     cd "$RVT"
-    run_cmd "$RV" run -f -g 1 -- /usr/bin/python3 -c "$devices"
+    # stderr apart: its lines come into the middle of the other's
+    run_cmd sh -c 'exec "$@" 2>"$0"' "$RVT/run.err" "$RV" run -f -g 1 -- /usr/bin/python3 -c "$devices"
+    cat "$RVT/run.err"
     [ "$status" = 0 ]
     [[ ${lines[*]} == *"0 0 0 1 mine denied"* ]]
     sbatch -W -N1 -w n2 --gres=gpu:1 -o "$RVT/batch.out" --wrap "exec /usr/bin/python3 -c '$devices'"

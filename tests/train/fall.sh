@@ -12,7 +12,7 @@ ok "first loss is that of 256 equal bytes" \
 ok "last loss is below 3.6" \
     awk 'END { exit !($1 > 1 && $1 < 3.6) }' <(losses "$tmp/deep/er/m.jsonl")
 ok "a line of metrics for each step" \
-    awk '{ if ($0 !~ "^[{]\"step\":" NR ",\"loss\":[0-9.]+,\"grad_norm\":[0-9.e+-]+,\"lr\":[0-9.e-]+,\"tok_per_s\":[0-9.]+,\"step_s\":[0-9.]+,\"tokens\":" NR * 256 ",\"skipped\":false,\"mem_bytes\":[0-9]+,\"eval_loss\":null[}]$") bad = 1 } END { exit bad || NR != 60 }' "$tmp/deep/er/m.jsonl"
+    awk '{ if ($0 !~ "^[{]\"step\":" NR ",\"loss\":[0-9.]+,\"grad_norm\":[0-9.e+-]+,\"lr\":[0-9.e-]+,\"tok_per_s\":[0-9.]+,\"step_s\":[0-9.]+,\"tokens\":" NR * 256 ",\"skipped\":false,\"mem_bytes\":[0-9]+,\"loss_scale\":null,\"eval_loss\":null[}]$") bad = 1 } END { exit bad || NR != 60 }' "$tmp/deep/er/m.jsonl"
 ok "every fifth step on stdout, and the first" \
     test "$(grep -c '^step ' "$tmp/out")" = 13
 ok "the last line has both losses" \

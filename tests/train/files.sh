@@ -35,6 +35,9 @@ if /usr/bin/python3 -c 'import jsonschema' 2>/dev/null; then
     list show --json "$tmp/ck"
     ok "and so is show" schema
 fi
+"$train" ckpt list --json "$tmp/nowhere" >"$tmp/list" 2>/dev/null
+ok "a path that is not there is 3" test $? = 3
+ok "and rv.error/1" grep -q '^{"schema":"rv.error/1","status":3,"message":".*nowhere' "$tmp/list"
 list list --json "$tmp/many"
 ok "with a missing file" grep -q '"damage":"[^"]*step-00000002/optim.safetensors' "$tmp/list"
 list verify "$tmp/many"
@@ -94,8 +97,17 @@ ok "an end that is no token is 2" test $? = 2
 
 # Of one rank, and of three with shards.
 ok "one rank" run "$i" "checkpoint.dir=$tmp/one" "log.file=$tmp/m1"
-"$train" export --dtype bf16 "$tmp/one" "$tmp/hf" >"$tmp/list" 2>&1
+mkdir "$tmp/model"
+cp "$tmp/tokenizer.json" "$tmp/model/"
+echo '{}' >"$tmp/model/tokenizer_config.json"
+echo no >"$tmp/model/notes"
+"$train" export --dtype bf16 --tokenizer "$tmp/model" "$tmp/one" "$tmp/hf" >"$tmp/list" 2>&1
 ok "export" test $? = 0 -a -s "$tmp/hf/config.json"
+ok "with the tokenizer's files" cmp -s "$tmp/tokenizer.json" "$tmp/hf/tokenizer.json"
+ok "and those alone" test -e "$tmp/hf/tokenizer_config.json" -a ! -e "$tmp/hf/notes"
+ok "says so" grep -q ": 2 files of the tokenizer in $tmp/model$" "$tmp/list"
+"$train" export --tokenizer "$tmp/three.none" "$tmp/one" "$tmp/hf0" >"$tmp/list" 2>&1
+ok "none there is 3" test $? = 3
 ok "as bf16" grep -q bfloat16 "$tmp/hf/config.json"
 ok "in bf16" bash -c '"$0" ckpt show "$1" | grep -q "^BF16 .*model.embed_tokens.weight"' "$train" "$tmp/hf/model.safetensors"
 ok "shards" ranks "0 0 0" 3 1 "$i" shard.strategy=full "checkpoint.dir=$tmp/three" "log.file=$tmp/m3" run.steps=2
