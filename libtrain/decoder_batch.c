@@ -16,14 +16,11 @@ static size_t larger (size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Bytes that a kernel of the table wants at most; the host's want none. */
-static size_t kernel_scratch (const train_decoder_t *m, size_t N)
+size_t decoder_kernel_scratch (const train_decoder_t *m, size_t N)
 {
     const struct decoder_dims *d = &m->dims;
     size_t most;
 
-    if (!m->gpu)
-        return 0;
     most = larger (kern_rmsnorm_scratch (N, d->C),
                    kern_embedding_scratch (N, d->V));
     if (d->norm)
@@ -92,8 +89,9 @@ train_status_t decoder_prepare (train_decoder_t *m, int B, int T,
     m->docs = need.docs;
     decoder_replay_forget (m);
     TRY (m->work->prepare (m, B, T, &need.scratch, err));
-    need.scratch =
-        larger (need.scratch, kernel_scratch (m, (size_t)B * (size_t)T));
+    if (m->gpu)
+        need.scratch = larger (
+            need.scratch, decoder_kernel_scratch (m, (size_t)B * (size_t)T));
     TRY (decoder_acts_layout (&m->dims, &need, B, T, &layout, err));
     status = grow (m, layout.bytes, err);
     if (status != TRAIN_OK)

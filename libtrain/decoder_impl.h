@@ -236,6 +236,10 @@ train_status_t decoder_layout (train_decoder_t *decoder,
                                const train_decoder_config_t *config,
                                train_error_t *err);
 
+/* decoder_kernel_scratch - bytes that a kernel of a GPU's table wants at most for
+ * [N] rows; the host's want none. */
+size_t decoder_kernel_scratch (const train_decoder_t *decoder, size_t N);
+
 /* decoder_acts_layout - the one place that sizes activations.
  *   ret     written
  * TRAIN_EINVAL when B or T is below 1 or the sum overflows. */

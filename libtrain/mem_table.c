@@ -1,11 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  * mem_table.c - a rank's arrays in bytes: weights, gradients, moments,
  * activations */
+#include "config.h"
+
 #include "mem_table.h"
 
 #include "decoder_impl.h"
 #include "err.h"
 #include "optim_far.h"
+
+#include "kernels/kernels.h"
+#if HAVE_CUDA
+#include "kernels/linear_ce.h"
+#endif
 
 struct table {
     struct mem_row *rows;
@@ -80,16 +87,92 @@ static void add_acts (struct table *t, const train_decoder_t *m,
          true);
 }
 
+#if HAVE_CUDA
+static enum gemm_lt_dtype dtype_of (const train_decoder_t *m)
+{
+    return m->config.dtype == TRAIN_F32    ? GEMM_LT_F32
+           : m->config.dtype == TRAIN_BF16 ? GEMM_LT_BF16
+                                           : GEMM_LT_F16;
+}
+
+/* Without a GPU nobody can ask cuDNN what it wants; our own kernels' scratch is
+ * about that. */
+static train_status_t need_gpu (const train_decoder_t *m, int pass, int seq,
+                                struct decoder_need *need, train_error_t *err)
+{
+    const struct decoder_dims *d = &m->dims;
+    size_t B = (size_t)pass, T = (size_t)seq, kernel;
+
+    if (m->config.dtype == TRAIN_F64)
+        return err_set (err, TRAIN_EINVAL,
+                        "fp64: GPUs train in fp32, bf16 and fp16");
+    need->gpu = true;
+    need->head = linear_ce_scratch (dtype_of (m), B * T, d->C, d->V);
+    need->scratch = kern_attention_cuda_scratch (B, T, d->H, d->G, d->D);
+    kernel = decoder_kernel_scratch (m, B * T);
+    if (need->scratch < kernel)
+        need->scratch = kernel;
+    return TRAIN_OK;
+}
+#else
+static train_status_t need_gpu (const train_decoder_t *m, int pass, int seq,
+                                struct decoder_need *need, train_error_t *err)
+{
+    (void)m;
+    (void)pass;
+    (void)seq;
+    (void)need;
+    return err_set (err, TRAIN_ENOTSUP,
+                    "built without CUDA: the layouts of a GPU are not known");
+}
+#endif
+
+static train_status_t need_host (train_decoder_t *m, int pass, int seq,
+                                 struct decoder_need *need, train_error_t *err)
+{
+    need->whole = need->elem == need->real;
+    if (!need->whole)
+        need->head = m->work->head_scratch (m, (size_t)pass * (size_t)seq);
+    return m->work->prepare (m, pass, seq, &need->scratch, err);
+}
+
+/* Rings of four slots (host_seg.c): one a rank, one of sums, one of results. */
+size_t mem_comm (int world)
+{
+    size_t rings = (size_t)world + 2, most = 24, each = 1; /* MiB */
+
+    if (world == 1)
+        return 0;
+    return (rings * each < most ? rings * each : most) << 20;
+}
+
+size_t mem_saved (const train_decoder_config_t *model,
+                  const train_trainer_options_t *o, int world)
+{
+    train_decoder_config_t c = *model;
+    train_decoder_t *m;
+    size_t bytes;
+
+    c.device = (DLDevice){kDLCPU, 0};
+    if (decoder_create_bare (&c, &m, NULL) != TRAIN_OK)
+        return 0;
+    bytes = 3 * m->numel * m->kern->real_size;
+    if (o->strategy == TRAIN_FULL_SHARD || o->strategy == TRAIN_SHARD_GRAD_OP)
+        bytes /= (size_t)world;
+    train_decoder_destroy (m);
+    return bytes;
+}
+
 train_status_t mem_table (const train_decoder_config_t *model,
                           const train_trainer_options_t *o, int world, int seq,
                           struct mem_row *rows, size_t *ret_n,
                           train_error_t *err)
 {
+    bool gpu = model->device.device_type == kDLCUDA;
     train_decoder_config_t c = *model;
     struct table t = {.rows = rows};
     struct decoder_acts acts = {0};
     struct decoder_need need = {.recompute = (int)c.recompute, .tie = c.tie};
-    bool gpu = c.device.device_type == kDLCUDA;
     int pass = mem_pass (o, world);
     train_decoder_t *m = NULL;
     train_status_t status;
@@ -98,14 +181,12 @@ train_status_t mem_table (const train_decoder_config_t *model,
     TRY (decoder_create_bare (&c, &m, err));
     need.elem = m->kern->elem_size;
     need.real = m->kern->real_size;
-    need.whole = need.elem == need.real;
-    if (!need.whole)
-        need.head = m->work->head_scratch (m, (size_t)pass * (size_t)seq);
-    if (gpu && world == 1 && pass == o->batch)
-        need.lend = decoder_lendable (m);
     m->B = pass;
     m->T = seq;
-    status = m->work->prepare (m, pass, seq, &need.scratch, err);
+    if (gpu && world == 1 && o->batch <= pass)
+        need.lend = decoder_lendable (m); /* gradients are written, not added */
+    status = gpu ? need_gpu (m, pass, seq, &need, err)
+                 : need_host (m, pass, seq, &need, err);
     if (status == TRAIN_OK)
         status = decoder_acts_layout (&m->dims, &need, pass, seq, &acts, err);
     if (status == TRAIN_OK) {

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "launcher/version.h"
+#include "check_cmd.h"
 #include "ckpt_cmd.h"
 #include "ckpt_report.h"
 #include "export_cmd.h"
@@ -31,6 +32,7 @@ enum {
 
 static const char usage[] =
     "Usage: rv-train [--check] FILE [section.key=value...]\n"
+    "       rv-train check [OPTION...] FILE [section.key=value...]\n"
     "       rv-train ckpt list|show|verify [--json] PATH\n"
     "       rv-train ckpt prune --keep N [--json] DIR\n"
     "       rv-train tokenize [OPTION...] OUT FILE...\n"
@@ -45,6 +47,7 @@ static const char usage[] =
     "  FILE                INI file; its name has a '.' or a '/'\n"
     "  section.key=value   replaces what the file says\n"
     "  --check             read and check the settings, train nothing\n"
+    "  check               memory and time of a run that is not begun\n"
     "  ckpt                list, show, verify or remove checkpoints\n"
     "  tokenize            text to a file of tokens\n"
     "  export              a checkpoint to a Hugging Face directory\n"
@@ -186,6 +189,16 @@ static int ckpt (int argc, char **argv)
     return fail (who, "look at", "checkpoints", &err);
 }
 
+static int foresee (int argc, char **argv)
+{
+    train_error_t err = {0};
+    struct who who = {0};
+
+    if (check_cmd (argc - 2, argv + 2, &err) != TRAIN_OK)
+        return fail (who, "check", "the run", &err);
+    return EXIT_OK;
+}
+
 static int tokenize (int argc, char **argv)
 {
     train_error_t err = {0};
@@ -258,6 +271,8 @@ static int command (int argc, char **argv)
                             argv[at]);
     if (!check && strcmp (argv[at], "probe") == 0)
         return probe (argc, argv);
+    if (!check && strcmp (argv[at], "check") == 0)
+        return foresee (argc, argv);
     if (!check && strcmp (argv[at], "ckpt") == 0)
         return ckpt (argc, argv);
     if (!check && strcmp (argv[at], "generate") == 0)
@@ -273,8 +288,8 @@ static int command (int argc, char **argv)
     if (!strpbrk (argv[at], "./"))
         return usage_error (
             "a file's name has a '.' or a '/', and the "
-            "commands are ckpt, tokenize, export, generate, plot, probe, "
-            "refserver",
+            "commands are check, ckpt, tokenize, export, generate, plot, "
+            "probe, refserver",
             argv[at]);
     for (int i = at + 1; i < argc; i++)
         if (!strchr (argv[i], '='))

@@ -43,7 +43,7 @@ undocumented ()
 }
 ok "rv-train(1) has every key" test -z "$(undocumented)"
 ok "an unknown option" refused 2 "cannot understand '--quick'" --quick
-ok "a word without . or /" refused 2 "'grpo'.*the commands are ckpt, tokenize, export, generate, plot, probe" grpo
+ok "a word without . or /" refused 2 "'grpo'.*the commands are check, ckpt, tokenize, export, generate, plot, probe" grpo
 ok "a missing file" refused 3 "$tmp/none.ini: No such file" "$tmp/none.ini"
 ok "a folder" refused 3 "$tmp: " "$tmp"
 ok "an override without =" refused 2 "section.key=value" "$s" run.steps

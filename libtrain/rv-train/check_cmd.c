@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * check_cmd.c - rv-train check: what a run will hold and how long it will take,
+ * by arithmetic, before it waits in a queue
+ *
+ * Bytes are those of the run's own layouts (mem_table.h). Of the time only the
+ * operations are arithmetic; the rate is a stated one. */
+#include "config.h"
+
+#include "check_cmd.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <jansson.h>
+
+#include "check_rate.h"
+#include "libtrain/err.h"
+#include "libtrain/mem_table.h"
+#include "settings.h"
+
+#define RANKS_MAX  65536
+#define CHECK_ROWS (MEM_ROWS + 4)
+
+struct check {
+    const char *file;
+    const struct check_device *device;
+    int ranks;
+    double tflops; /* 0: the device's own */
+    bool json;
+    struct settings set;
+    train_data_t *data;
+    struct mem_row row[CHECK_ROWS];
+    size_t n;
+    size_t own; /* bytes that the program has before it begins */
+};
+
+static train_status_t read_number (const char *name, const char *text,
+                                   double most, double *ret, train_error_t *err)
+{
+    char *end;
+
+    *ret = strtod (text, &end);
+    if (*text && !*end && *ret > 0 && *ret <= most)
+        return TRAIN_OK;
+    return err_set (err, TRAIN_EINVAL,
+                    "%s '%s': a number above 0 works, up to "
+                    "%g",
+                    name, text, most);
+}
+
+static train_status_t read_option (struct check *c, const char *name,
+                                   const char *value, train_error_t *err)
+{
+    double x;
+
+    if (strcmp (name, "--device") == 0)
+        return check_device_find (value, &c->device, err);
+    if (strcmp (name, "--tflops") == 0)
+        return read_number (name, value, 1e6, &c->tflops, err);
+    if (strcmp (name, "--ranks") != 0)
+        return err_set (err, TRAIN_EINVAL,
+                        "'%s' is no option: --ranks N, --device NAME, "
+                        "--tflops N and --json are",
+                        name);
+    TRY (read_number (name, value, RANKS_MAX, &x, err));
+    c->ranks = (int)x;
+    return x == c->ranks
+               ? TRAIN_OK
+               : err_set (err, TRAIN_EINVAL,
+                          "--ranks '%s': a whole number works", value);
+}
+
+static train_status_t read_settings (struct check *c, char *const *overrides,
+                                     int n, train_error_t *err)
+{
+    struct rv_error e = {0};
+
+    for (int i = 0; i < n; i++)
+        if (!strchr (overrides[i], '='))
+            return err_set (err, TRAIN_EINVAL,
+                            "'%s': expected section.key=value behind the file",
+                            overrides[i]);
+    if (settings_read (&c->set, c->file, overrides, (size_t)n, &e) != RV_OK)
+        return err_from (err, &e);
+    return TRAIN_OK;
+}
+
+static train_status_t read_args (struct check *c, int argc, char *const *argv,
+                                 train_error_t *err)
+{
+    int at = 0;
+
+    for (; at < argc && argv[at][0] == '-'; at++) {
+        if (strcmp (argv[at], "--json") == 0) {
+            c->json = true;
+            continue;
+        }
+        if (at + 1 == argc)
+            return err_set (err, TRAIN_EINVAL, "'%s' lacks its value",
+                            argv[at]);
+        TRY (read_option (c, argv[at], argv[at + 1], err));
+        at++;
+    }
+    if (at == argc)
+        return err_set (err, TRAIN_EINVAL, "it takes a file of settings");
+    c->file = argv[at];
+    TRY (read_settings (c, argv + at + 1, argc - at - 1, err));
+    if (!c->device)
+        return check_device_find (c->set.device == DEVICE_CUDA ? "h200" : "cpu",
+                                  &c->device, err);
+    return TRAIN_OK;
+}
+
+static void add (struct check *c, const char *what, size_t bytes)
+{
+    if (bytes > 0 && c->n < CHECK_ROWS)
+        c->row[c->n++] = (struct mem_row){what, "-", bytes, false};
+}
+
+/* What the process has now, its libraries among it. */
+static size_t own_bytes (void)
+{
+    struct rusage use;
+
+    return getrusage (RUSAGE_SELF, &use) < 0 ? 0 : (size_t)use.ru_maxrss * 1024;
+}
+
+static train_status_t fill_table (struct check *c, train_error_t *err)
+{
+    train_decoder_config_t model = settings_decoder (&c->set);
+    train_trainer_options_t options = settings_trainer (&c->set);
+
+    if (c->device->gpu)
+        model.device = (DLDevice){kDLCUDA, 0};
+    TRY (mem_table (&model, &options, c->ranks, (int)c->set.seq, c->row, &c->n,
+                    err));
+    if (c->device->gpu) {
+        add (c, "CUDA and its libraries", CHECK_CUDA_BYTES);
+        return TRAIN_OK;
+    }
+    if (train_data_vocab (c->data) <= 256 && train_data_end (c->data) < 0)
+        add (c, "text", (size_t)train_data_bytes (c->data));
+    add (c, "communication buffers", mem_comm (c->ranks));
+    if (c->set.ckpt_dir && c->set.ckpt_every > 0
+        && c->set.ckpt_every < c->set.steps)
+        add (c, "copy for a checkpoint",
+             mem_saved (&model, &options, c->ranks));
+    add (c, "the program and its libraries", c->own);
+    return TRAIN_OK;
+}
+
+static train_status_t open_data (struct check *c, train_error_t *err)
+{
+    train_data_options_t options = settings_data (&c->set);
+    train_status_t status = train_data_open (&options, &c->data, err);
+    char where[256];
+
+    if (status != TRAIN_OK)
+        return err_prefix (
+            err, status, "%s",
+            settings_where (&c->set, "data", "files", where, sizeof (where)));
+    if (train_data_vocab (c->data) > c->set.vocab)
+        return err_set (
+            err, TRAIN_EINVAL,
+            "%s: %lld is below %lld, the vocabulary of the data",
+            settings_where (&c->set, "model", "vocab", where, sizeof (where)),
+            (long long)c->set.vocab, (long long)train_data_vocab (c->data));
+    return TRAIN_OK;
+}
+
+static size_t all_bytes (const struct check *c)
+{
+    size_t sum = 0;
+
+    for (size_t i = 0; i < c->n; i++)
+        sum += c->row[i].bytes;
+    return sum;
+}
+
+struct forecast {
+    double flop, tflops, step_s, epochs;
+};
+
+static struct forecast foresee (const struct check *c)
+{
+    train_decoder_config_t model = settings_decoder (&c->set);
+    double tokens = (double)c->set.batch * (double)c->set.seq;
+    struct forecast f = {.flop = check_flop (&model, (int)c->set.seq) * tokens};
+
+    f.tflops = c->tflops > 0 ? c->tflops : check_rate (c->device, model.dtype);
+    f.step_s = f.flop / (f.tflops * 1e12 * c->ranks);
+    f.epochs = (double)c->set.steps * (double)c->set.batch
+               / (double)train_data_n_samples (c->data);
+    return f;
+}
+
+static void say_duration (double s)
+{
+    if (s < 120)
+        printf ("%.1f s", s);
+    else if (s < 7200)
+        printf ("%.0f min", s / 60);
+    else
+        printf ("%.1f h", s / 3600);
+}
+
+static void say (const struct check *c)
+{
+    struct forecast f = foresee (c);
+    size_t sum = all_bytes (c);
+
+    printf ("%s: good\n", c->file);
+    printf ("a rank of %d on %s holds:\n", c->ranks, c->device->name);
+    for (size_t i = 0; i < c->n; i++)
+        printf ("  %-36s %-5s %16zu bytes\n", c->row[i].what, c->row[i].dtype,
+                c->row[i].bytes);
+    printf ("  %-36s %-5s %16zu bytes (%.2f GiB%s)\n", "all", "", sum,
+            (double)sum / (1 << 30),
+            c->device->bytes > 0 && sum > c->device->bytes
+                ? ", more than it has"
+                : "");
+    printf ("time: %.3g TFLOP a step at %.3g TFLOP/s a rank (%s): ",
+            f.flop / 1e12, f.tflops, c->tflops > 0 ? "as told" : "a guess");
+    say_duration (f.step_s);
+    printf (" a step, ");
+    say_duration (f.step_s * (double)c->set.steps);
+    printf (" for %" PRId64 " steps, %.2f epochs\n", c->set.steps, f.epochs);
+}
+
+static train_status_t say_json (const struct check *c, train_error_t *err)
+{
+    struct forecast f = foresee (c);
+    json_t *rows = json_array (), *all;
+    train_status_t status = TRAIN_OK;
+
+    for (size_t i = 0; i < c->n; i++)
+        json_array_append_new (rows, json_pack ("{s:s, s:s, s:I}", "what",
+                                                c->row[i].what, "dtype",
+                                                c->row[i].dtype, "bytes",
+                                                (json_int_t)c->row[i].bytes));
+    all = json_pack ("{s:s, s:s, s:i, s:s, s:o, s:I, s:f, s:f, s:f, s:I, s:f}",
+                     "schema", "rv.check/1", "file", c->file, "ranks", c->ranks,
+                     "device", c->device->name, "rows", rows, "bytes",
+                     (json_int_t)all_bytes (c), "flop", f.flop, "tflops",
+                     f.tflops, "step_s", f.step_s, "steps",
+                     (json_int_t)c->set.steps, "epochs", f.epochs);
+    if (!all || json_dumpf (all, stdout, JSON_INDENT (2)) < 0)
+        status = err_set (err, TRAIN_ENOMEM, "no memory for the answer");
+    else
+        putchar ('\n');
+    json_decref (all);
+    return status;
+}
+
+static train_status_t run (struct check *c, int argc, char *const *argv,
+                           train_error_t *err)
+{
+    size_t sum;
+
+    TRY (read_args (c, argc, argv, err));
+    TRY (open_data (c, err));
+    TRY (fill_table (c, err));
+    sum = all_bytes (c);
+    if (c->json)
+        TRY (say_json (c, err));
+    else
+        say (c);
+    if (c->device->bytes > 0 && sum > c->device->bytes)
+        return err_set (err, TRAIN_ENOMEM,
+                        "a rank needs %.1f GiB, %s has %.1f; data.micro_batch, "
+                        "model.recompute or shard.strategy=full need less",
+                        (double)sum / (1 << 30), c->device->name,
+                        (double)c->device->bytes / (1 << 30));
+    return TRAIN_OK;
+}
+
+train_status_t check_cmd (int argc, char *const *argv, train_error_t *err)
+{
+    struct check c = {.ranks = 1, .own = own_bytes ()};
+    train_status_t status = run (&c, argc, argv, err);
+
+    train_data_close (c.data);
+    settings_fini (&c.set);
+    return status;
+}

@@ -1,0 +1,74 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# check.sh - what rv-train check foresees is what a run holds, within a tenth
+: "${top_srcdir:?}"
+# shellcheck source=tests/train/lib.bash
+. "$top_srcdir/tests/train/lib.bash"
+
+# Some 100 MB: much beside what the program itself is.
+i=$tmp/s.ini
+small "$i" "[log]" "file = $tmp/m"
+size=(run.steps=2 optim.warmup=1 model.layers=4 model.dim=128 model.heads=4 model.kv_heads=2 model.ffn=384
+    data.seq=128 data.batch=16)
+
+# foreseen RANKS ARG... - bytes of a rank
+foreseen ()
+{
+    "$train" check --json --ranks "$@" 2>"$tmp/out" | sed -nE 's/^  "bytes": ([0-9]+),$/\1/p'
+}
+
+# close RANKS ARG... - after a run of these: does rank 0 hold what was foreseen?
+close ()
+{
+    local want got
+    want=$(foreseen "$1" "$i" "${size[@]}" "${@:2}")
+    got=$(sed -nE '$s/.*"mem_bytes":([0-9]+).*/\1/p' "$tmp/m")
+    echo "# foreseen $want, held $got" | tee -a "$tmp/out"
+    [ -n "$want" ] && [ -n "$got" ] && [ $((got * 10)) -gt $((want * 9)) ] && [ $((got * 10)) -lt $((want * 11)) ]
+}
+
+for param in fp32 fp64 bf16; do
+    wide=$param
+    [ $param != bf16 ] || wide=fp32
+    kind=(precision.param=$param precision.buffer=$param precision.reduce=$wide)
+    ok "a run in $param" run "$i" "${size[@]}" "${kind[@]}"
+    ok "within a tenth of what it holds" close 1 "${kind[@]}"
+done
+for strategy in ddp full; do
+    ok "two ranks, $strategy" ranks "0 0" 2 1 "$i" "${size[@]}" shard.strategy=$strategy
+    ok "within a tenth of what one holds" close 2 shard.strategy=$strategy
+done
+ok "with checkpoints" run "$i" "${size[@]}" checkpoint.every=1 checkpoint.dir="$tmp/ck"
+ok "within a tenth of what it holds" close 1 checkpoint.every=1 checkpoint.dir="$tmp/ck2"
+
+"$train" check "$i" "${size[@]}" >"$tmp/out" 2>&1
+ok "text" grep -Eq '^  all +[0-9]+ bytes \(0\.[0-9]+ GiB\)$' "$tmp/out"
+ok "time" grep -Eq '^time: [0-9.e+-]+ TFLOP a step at [0-9.]+ TFLOP/s a rank \(a guess\): ' "$tmp/out"
+"$train" check --tflops 2 "$i" "${size[@]}" >"$tmp/out" 2>&1
+ok "as told" grep -q 'at 2 TFLOP/s a rank (as told)' "$tmp/out"
+if /usr/bin/python3 -c 'import jsonschema' 2>/dev/null; then
+    "$train" check --json "$i" "${size[@]}" | tr -d '\n' >"$tmp/line.json"
+    ok "by its schema" /usr/bin/python3 "$top_srcdir/tests/slurm/validate.py" "$top_srcdir/etc/schema" "$tmp/line.json"
+fi
+
+# refused STATUS PATTERN ARG...
+refused ()
+{
+    local want=$1 pattern=$2 rc
+    shift 2
+    "$train" check "$@" >"$tmp/list" 2>"$tmp/out"
+    rc=$?
+    [ $rc = "$want" ] && [ "$(wc -l <"$tmp/out")" = 1 ] && grep -Eq -- "$pattern" "$tmp/out"
+}
+ok "settings" refused 2 "model.heads=3: does not divide dim" "$i" model.heads=3
+ok "no such data" refused 3 "nowhere" "$i" data.files="$tmp/nowhere"
+ok "no such device" refused 2 "cpu, a100, h100 and h200 are known" --device tpu "$i"
+ok "half a rank" refused 2 "a whole number" --ranks 1.5 "$i"
+ok "no file" refused 2 "takes a file" --json
+if "$train" --version | grep -q 'cuda [0-9]'; then
+    ok "a GPU" bash -c '"$0" check --device h200 "$1" | grep -q "CUDA and its libraries"' "$train" "$i"
+    ok "too much for it" refused 1 "a rank needs .* GiB, h200 has 131" --device h200 "$i" model.dim=16384 model.heads=128 model.kv_heads=128 model.ffn=65536 model.layers=16
+else
+    ok "no GPU in this build" refused 1 "without CUDA" --device h200 "$i"
+fi
+plan
