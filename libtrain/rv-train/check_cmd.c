@@ -22,6 +22,7 @@
 #include "check_rate.h"
 #include "libtrain/err.h"
 #include "libtrain/mem_table.h"
+#include "open_data.h"
 #include "settings.h"
 
 #define RANKS_MAX  65536
@@ -155,25 +156,6 @@ static train_status_t fill_table (struct check *c, train_error_t *err)
     return TRAIN_OK;
 }
 
-static train_status_t open_data (struct check *c, train_error_t *err)
-{
-    train_data_options_t options = settings_data (&c->set);
-    train_status_t status = train_data_open (&options, &c->data, err);
-    char where[256];
-
-    if (status != TRAIN_OK)
-        return err_prefix (
-            err, status, "%s",
-            settings_where (&c->set, "data", "files", where, sizeof (where)));
-    if (train_data_vocab (c->data) > c->set.vocab)
-        return err_set (
-            err, TRAIN_EINVAL,
-            "%s: %lld is below %lld, the vocabulary of the data",
-            settings_where (&c->set, "model", "vocab", where, sizeof (where)),
-            (long long)c->set.vocab, (long long)train_data_vocab (c->data));
-    return TRAIN_OK;
-}
-
 static size_t all_bytes (const struct check *c)
 {
     size_t sum = 0;
@@ -264,7 +246,7 @@ static train_status_t run (struct check *c, int argc, char *const *argv,
     size_t sum;
 
     TRY (read_args (c, argc, argv, err));
-    TRY (open_data (c, err));
+    TRY (open_data (&c->set, true, &c->data, err));
     TRY (fill_table (c, err));
     sum = all_bytes (c);
     if (c->json)

@@ -16,14 +16,15 @@
 #include <sys/resource.h>
 #include <time.h>
 
+#include "libtrain/backend.h"
 #include "libtrain/err.h"
 #include "libtrain/trainer.h"
 #include "device.h"
 #include "eval.h"
 #include "metrics.h"
 #include "oom.h"
+#include "open_data.h"
 #include "progress.h"
-#include "sft.h"
 #include "slow.h"
 
 double run_now (void)
@@ -71,29 +72,6 @@ train_status_t run_prepare_ckpt (struct run *r, train_error_t *err)
                     settings_where (r->set, "checkpoint", "dir", where,
                                     sizeof (where)));
     return trainer_agree (r->group, status, err);
-}
-
-static train_status_t open_data (struct run *r, train_error_t *err)
-{
-    train_data_options_t options = settings_data (r->set);
-    bool rows = r->set->task == TASK_SFT;
-    train_status_t status =
-        rows ? sft_open (r->set, "data", options.files, options.held, r->first,
-                         &r->data, err)
-             : train_data_open (&options, &r->data, err);
-    char where[256];
-
-    if (status != TRAIN_OK && !rows)
-        err_prefix (
-            err, status, "%s",
-            settings_where (r->set, "data", "files", where, sizeof (where)));
-    else if (status == TRAIN_OK && train_data_vocab (r->data) > r->set->vocab)
-        status = err_set (
-            err, TRAIN_EINVAL,
-            "%s: %lld is below %lld, the vocabulary of the data",
-            settings_where (r->set, "model", "vocab", where, sizeof (where)),
-            (long long)r->set->vocab, (long long)train_data_vocab (r->data));
-    return status;
 }
 
 static train_status_t open_model (struct run *r, train_error_t *err)
@@ -245,7 +223,7 @@ static train_status_t set_up (struct run *r, struct who *ret_who,
     if ((status = trainer_agree (r->group, status, err)) == TRAIN_OK)
         status = run_prepare_ckpt (r, err);
     if (status == TRAIN_OK)
-        status = open_data (r, err);
+        status = open_data (r->set, r->first, &r->data, err);
     if (status == TRAIN_OK)
         status = eval_open (&r->eval, r->set, err);
     if (status == TRAIN_OK)

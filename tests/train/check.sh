@@ -30,7 +30,7 @@ close ()
 for param in fp32 fp64 bf16; do
     wide=$param
     [ $param != bf16 ] || wide=fp32
-    kind=(precision.param=$param precision.buffer=$param precision.reduce=$wide)
+    kind=("precision.param=$param" "precision.buffer=$param" "precision.reduce=$wide")
     ok "a run in $param" run "$i" "${size[@]}" "${kind[@]}"
     ok "within a tenth of what it holds" close 1 "${kind[@]}"
 done
