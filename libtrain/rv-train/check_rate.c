@@ -12,6 +12,10 @@
 
 #include "libtrain/err.h"
 
+#ifndef HAVE_CUDA
+#define HAVE_CUDA 0
+#endif
+
 #define GIB ((size_t)1 << 30)
 
 static const struct check_device known[] = {
