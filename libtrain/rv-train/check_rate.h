@@ -9,7 +9,7 @@
 
 #include <train.h>
 
-/* Of a process that trains on an H200, measured: context, cuBLASLt, cuDNN. */
+/* Thought of a process that trains: context, cuBLASLt, cuDNN. Not measured. */
 #define CHECK_CUDA_BYTES ((size_t)640 << 20)
 
 struct check_device {
