@@ -3,7 +3,8 @@
  *
  * "Programmatic dependent launch" of the CUDA programming guide: each kernel of
  * such a row lets the next begin at once, and waits itself before it reads what
- * others wrote or writes anything. */
+ * others wrote or writes anything. GPUs before compute capability 9 have them one
+ * after the other. */
 #ifndef KERN_DECODE_EARLY_CUH
 #define KERN_DECODE_EARLY_CUH
 
@@ -11,12 +12,27 @@
 
 static __device__ void early_go (void)
 {
+#if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
 }
 
 static __device__ void early_wait (void)
 {
+#if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+static bool early_served (void)
+{
+    int device = 0, major = 0;
+
+    return cudaGetDevice (&device) == cudaSuccess
+           && cudaDeviceGetAttribute (&major, cudaDevAttrComputeCapabilityMajor,
+                                      device)
+                  == cudaSuccess
+           && major >= 9;
 }
 
 /* cluster = 1: none */
@@ -34,7 +50,7 @@ static void early_launch (void (*kernel) (P...), dim3 grid, unsigned threads,
         at[c.numAttrs].val.clusterDim.y = cluster;
         at[c.numAttrs++].val.clusterDim.z = 1;
     }
-    if (early) {
+    if (early && early_served ()) {
         at[c.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
         at[c.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
     }

@@ -13,6 +13,7 @@
 #include "kernels/decode_mma.cuh"
 #include "kernels/decode_product.cuh"
 
+#if CLUSTERS
 /* Products of pairs of bf16, rounded once. */
 static __device__ uint32_t times (uint32_t x, uint32_t y)
 {
@@ -126,10 +127,13 @@ static __device__ void lay_squares (float *to, const float *ss, int tall,
     }
 }
 
+#endif
+
 /* grid (tiles, parts, batches of NT * 8 rows); parts are a cluster */
 template <typename T, int NT>
 static __global__ void __launch_bounds__ (THREADS, 2) product (args a)
 {
+#if CLUSTERS
     enum { STAGE = W_BYTES + NT * 8 * DEEP * 2 };
     extern __shared__ __align__ (128) char room[];
     int warp = (int)threadIdx.x / 32, tall = warp % 4, half = warp / 4;
@@ -184,6 +188,9 @@ static __global__ void __launch_bounds__ (THREADS, 2) product (args a)
     reduce<T, NT, 2> (a, part, sums, sums + 2 * NT * 8, first_row);
     if (gridDim.y > 1) /* others may still read here */
         cg::this_cluster ().sync ();
+#else
+    (void)a;
+#endif
 }
 
 template <typename T, int NT>

@@ -13,6 +13,13 @@
 
 namespace cg = cooperative_groups;
 
+/* A kernel is empty where its GPU has no clusters: see kern_product_served. */
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+#define CLUSTERS 1
+#else
+#define CLUSTERS 0
+#endif
+
 #define TALL    128 /* rows of the weight */
 #define DEEP    64  /* of the sum at a time */
 #define STAGES  4
@@ -27,6 +34,7 @@ struct args {
     float eps;
 };
 
+#if CLUSTERS
 static __device__ void bring (unsigned to, const void *from, bool there)
 {
     int bytes = there ? 16 : 0;
@@ -183,6 +191,8 @@ static __device__ void reduce (const args &a, float *part, float *ss,
             finish<T> (a, sum, other, rstd[n], (size_t)(first_row + n), o);
     }
 }
+
+#endif
 
 static inline size_t tiles_of (const struct kern_product *p)
 {

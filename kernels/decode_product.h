@@ -56,7 +56,11 @@ static inline bool kern_product_fits (const struct kern_product *p)
            && p->out < 1 << 29 && !(p->norm && !p->normed) && at % 16 == 0;
 }
 
-/* kern_product_*_cuda - of what fits; a launch that failed is
+/* kern_product_served - are the kernels compiled for the current GPU? Those of
+ * compute capability 9 alone (sm_90a) have the instructions. */
+bool kern_product_served (void);
+
+/* kern_product_*_cuda - of what fits where it is served; a launch that failed is
  * cudaGetLastError's. */
 void kern_product_bf16_cuda (const struct kern_product *p, void *stream);
 void kern_product_f16_cuda (const struct kern_product *p, void *stream);

@@ -15,6 +15,25 @@
 #define STAGE  (W_BYTES + X_ROWS * DEEP * 2)
 #define ALIGN  1024 /* of what a descriptor names */
 
+/* This file's kernel is there for what has the instructions alone. */
+#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define SERVED 1
+#else
+#define SERVED 0
+#endif
+static __device__ int served = SERVED;
+
+bool kern_product_served (void)
+{
+    int is = 0;
+
+    if (cudaMemcpyFromSymbol (&is, served, sizeof (is)) == cudaSuccess)
+        return is != 0;
+    (void)cudaGetLastError ();
+    return false;
+}
+
+#if SERVED
 /* Rows of 128 bytes, eights of them 1024 bytes apart, swizzled over 128 bytes. */
 static __device__ uint64_t describe (unsigned at)
 {
@@ -54,10 +73,13 @@ static __device__ void lay (float *part, const float c[32])
         part[(i / 4 * 8 + 2 * t + i % 2) * LINE + row + i % 4 / 2 * 8] = c[i];
 }
 
+#endif
+
 /* grid (tiles, parts, batches of X_ROWS rows); parts are a cluster */
 template <typename T>
 static __global__ void __launch_bounds__ (THREADS, 2) wide_product (args a)
 {
+#if SERVED
     extern __shared__ char raw[];
     unsigned lead = (unsigned)__cvta_generic_to_shared (raw) % ALIGN;
     char *room = raw + (ALIGN - lead) % ALIGN;
@@ -107,6 +129,9 @@ static __global__ void __launch_bounds__ (THREADS, 2) wide_product (args a)
     reduce<T, NT, 1> (a, part, NULL, part + X_ROWS * LINE, first_row);
     if (gridDim.y > 1) /* others may still read here */
         cg::this_cluster ().sync ();
+#else
+    (void)a;
+#endif
 }
 
 template <typename T>

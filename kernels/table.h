@@ -95,6 +95,7 @@ struct kern_ops {
     void (*advance) (const struct kern_advance *a, void *stream);
     /* decode_product.h; of bf16 and f16 on a GPU alone, else NULL */
     void (*product) (const struct kern_product *p, void *stream);
+    bool (*product_served) (void);
     /* logp, entropy and dlogp are of [real] */
     void (*logprob) (void *logits, void *logp, void *entropy,
                      const int32_t *targets, const void *dlogp, size_t N,

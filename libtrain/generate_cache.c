@@ -149,19 +149,8 @@ static train_status_t open_products (train_decoder_t *m, train_error_t *err)
     return m->work->prepare (m, 1, 128, &scratch, err);
 }
 
-static train_status_t make (struct kv_cache *c, train_error_t *err)
-{
-    train_decoder_t *m = c->m;
-    int before = m->ops->enter (m->device);
-    train_status_t status = open_products (m, err);
-
-    if (status == TRAIN_OK)
-        status = allot (c, err);
-    m->ops->leave (before);
-    return status;
-}
-
-/* Whether all products of a step are of shapes that our kernel takes. */
+/* Whether all products of a step are of shapes that our kernel takes, on a GPU
+ * that it is for. */
 static bool own_products (const train_decoder_t *m)
 {
     const struct decoder_dims *d = &m->dims;
@@ -170,11 +159,24 @@ static bool own_products (const train_decoder_t *m)
                                 {d->C, d->F},
                                 {d->F, d->C},
                                 {d->C, d->V}};
-    bool all = m->kern->product;
+    bool all = m->kern->product && m->kern->product_served ();
 
     for (size_t i = 0; i < sizeof (shapes) / sizeof (*shapes); i++)
         all = all && shapes[i][0] % 64 == 0 && shapes[i][1] % 8 == 0;
     return all;
+}
+
+static train_status_t make (struct kv_cache *c, train_error_t *err)
+{
+    train_decoder_t *m = c->m;
+    int before = m->ops->enter (m->device);
+    train_status_t status = open_products (m, err);
+
+    c->own = own_products (m);
+    if (status == TRAIN_OK)
+        status = allot (c, err);
+    m->ops->leave (before);
+    return status;
 }
 
 train_status_t kv_create (train_decoder_t *m, size_t slots, size_t T,
@@ -205,7 +207,6 @@ train_status_t kv_create (train_decoder_t *m, size_t slots, size_t T,
     c->T = T;
     c->rows = rows;
     c->wants = wants;
-    c->own = own_products (m);
     if ((status = make (c, err)) != TRAIN_OK) {
         kv_destroy (c);
         return err_prefix (err, status,

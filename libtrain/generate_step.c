@@ -51,8 +51,8 @@ static train_status_t take_rules (struct kv_cache *c,
     if (o->batch_invariant && c->m->gpu && !c->own)
         return err_set (err, TRAIN_ENOTSUP,
                         "generate: batch_invariant on a GPU is of bf16 and f16 "
-                        "alone, and of widths that are multiples of 64 (of the "
-                        "vocabulary, of 8)");
+                        "alone, of compute capability 9, and of widths that "
+                        "are multiples of 64 (of the vocabulary, of 8)");
     c->same = o->batch_invariant;
     TRY (ops->sync (c->m->stream, err));
     kv_drop_graphs (c);
