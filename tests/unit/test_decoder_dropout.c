@@ -147,7 +147,7 @@ static void test_other (void **state)
 
     (void)state;
     assert_int_equal (
-        train_decoder_forward (m, NULL, tokens, targets, B, T, &none, &n, NULL),
+        train_decoder_step (m, tokens, targets, B, T, 0.25, &none, &n, NULL),
         TRAIN_OK);
     one = step (m, 0.3, 1, 0, B);
     two = step (m, 0.3, 2, 0, B);
