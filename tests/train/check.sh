@@ -17,6 +17,10 @@ foreseen ()
     "$train" check --json --ranks "$@" 2>"$tmp/out" | sed -nE 's/^  "bytes": ([0-9]+),$/\1/p'
 }
 
+# The address sanitizer keeps freed memory, and reserves more than any limit.
+tenths=1
+(ulimit -v 600000 && exec "$train" --version) >/dev/null 2>&1 || tenths=3
+
 # close RANKS ARG... - after a run of these: does rank 0 hold what was foreseen?
 close ()
 {
@@ -24,7 +28,8 @@ close ()
     want=$(foreseen "$1" "$i" "${size[@]}" "${@:2}")
     got=$(sed -nE '$s/.*"mem_bytes":([0-9]+).*/\1/p' "$tmp/m")
     echo "# foreseen $want, held $got" | tee -a "$tmp/out"
-    [ -n "$want" ] && [ -n "$got" ] && [ $((got * 10)) -gt $((want * 9)) ] && [ $((got * 10)) -lt $((want * 11)) ]
+    [ -n "$want" ] && [ -n "$got" ] && [ $((got * 10)) -gt $((want * 9)) ] \
+        && [ $((got * 10)) -lt $((want * (10 + tenths))) ]
 }
 
 for param in fp32 fp64 bf16; do
