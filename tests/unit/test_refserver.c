@@ -305,7 +305,7 @@ static void test_failure (void **state)
 
 static void *let_go (void *arg)
 {
-    const struct timespec t = {.tv_nsec = 500000000};
+    const struct timespec t = {.tv_sec = 2}; /* until the stop is asked for */
 
     nanosleep (&t, NULL);
     set_hold (arg, false);
