@@ -50,7 +50,8 @@ static time_t seconds_now (void)
 static void refuse (struct talk *t, unsigned code, const char *fmt, ...)
     __attribute__ ((format (printf, 3, 4)));
 
-/* The first reason stays. */
+/* The first reason stays. What a client sent may stand in it, cut within a
+ * character, and JSON must be UTF-8. */
 static void refuse (struct talk *t, unsigned code, const char *fmt, ...)
 {
     va_list ap;
@@ -61,6 +62,9 @@ static void refuse (struct talk *t, unsigned code, const char *fmt, ...)
     va_start (ap, fmt);
     vsnprintf (t->why, sizeof (t->why), fmt, ap);
     va_end (ap);
+    for (char *c = t->why; *c; c++)
+        if (*c < ' ' || *c > '~')
+            *c = '?';
 }
 
 static const char *header (const struct talk *t, const char *name)

@@ -97,6 +97,20 @@ ok "another path is not there" says 404 '/v1/logps' POST /v2/logps x
 ok "another method is refused" says 405 'Allow: POST' GET /v1/logps ''
 ok "garbage is 400 with a JSON error" says 400 '^\{"error":"[^"]+"\}$' POST /v1/logps 'no safetensors at all'
 ok "so is nothing" says 400 '"error"' POST /v1/logps ''
+# The error names a tensor whose name it cuts within a character.
+odd_name ()
+{
+    local name head
+    printf -v name 'x%030d' 0
+    head="{\"${name//0/$'\303\251'}\":{\"dtype\":\"I32\",\"shape\":[1],\"data_offsets\":[0,4]}}"
+    {
+        printf 'POST /v1/logps HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n' $((12 + ${#head}))
+        printf '%b' "\\x$(printf %02x ${#head})"
+        printf '\0\0\0\0\0\0\0%s\0\0\0\0' "$head"
+    } | raw
+    head -n 1 "$tmp/out" | grep -q '^HTTP/1.1 400 ' && grep -q 'none of ids, prompt_len' "$tmp/out"
+}
+ok "so is a tensor of another name, in any script" odd_name
 printf '\r\n\r\n\0\1\2garbage\r\n\r\n' | raw
 ok "what is no HTTP leaves it up" says 200 ok GET /health ''
 if ! asks ask "$url" - 256 5 && grep -q 'built without libcurl' "$tmp/out"; then
