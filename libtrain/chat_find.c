@@ -165,17 +165,30 @@ static train_status_t by_marks (struct chat *c, const char *text,
     return unknown (err);
 }
 
+static train_status_t lacks (const char *token, train_error_t *err)
+{
+    return err_set (err, TRAIN_EFORMAT,
+                    "the chat template has %s, and tokenizer_config.json none",
+                    token);
+}
+
+/* What is put into the text must be known. */
+static train_status_t check_tokens (const struct chat *c, train_error_t *err)
+{
+    bool turns = c->family == CHAT_LLAMA2 || c->family == CHAT_MISTRAL;
+
+    if (!c->bos && (c->bos_first || turns))
+        return lacks ("bos_token", err);
+    return !c->eos && turns ? lacks ("eos_token", err) : TRAIN_OK;
+}
+
 train_status_t chat_of (struct chat *c, const char *text, train_error_t *err)
 {
     char *lines = with_lines (text);
     train_status_t status = lines ? by_marks (c, lines, err) : no_memory (err);
 
     free (lines);
-    if (status == TRAIN_OK && c->bos_first && !c->bos)
-        return err_set (err, TRAIN_EFORMAT,
-                        "the chat template begins with bos_token, and "
-                        "tokenizer_config.json has none");
-    return status;
+    return status == TRAIN_OK ? check_tokens (c, err) : status;
 }
 
 /* "</s>", or {"content": "</s>", ...} */
@@ -281,6 +294,8 @@ static train_status_t by_name (struct chat *c, const char *name,
                                                     : "<|begin_of_text|>");
     if (!c->eos && (c->family == CHAT_LLAMA2 || c->family == CHAT_MISTRAL))
         c->eos = strdup ("</s>");
+    if (c->family != CHAT_PLAIN && check_tokens (c, NULL) != TRAIN_OK)
+        return no_memory (err);
     return TRAIN_OK;
 }
 

@@ -47,7 +47,7 @@ static train_status_t each (void *arg, const char *line, size_t size,
 int LLVMFuzzerTestOneInput (const uint8_t *data, size_t size)
 {
     char *text = fuzz_text (data, size);
-    struct chat chat = {.bos = strdup ("<s>")};
+    struct chat chat = {.bos = strdup ("<s>"), .eos = strdup ("</s>")};
     train_error_t err = {0};
     size_t last = 0;
 

@@ -99,7 +99,7 @@ static void test_golden (void **state)
 
 static void expect_unknown (const char *text)
 {
-    struct chat chat = {.bos = strdup ("<s>")};
+    struct chat chat = {.bos = strdup ("<s>"), .eos = strdup ("</s>")};
     train_error_t err = {0};
 
     if (chat_of (&chat, text, &err) != TRAIN_ENOTSUP)
@@ -127,6 +127,36 @@ static void test_unknown (void **state)
     expect_unknown ("[INST] {{ m.content }} [/INST]");
     expect_unknown ("bos_token + '[INST] ' + content + ' [/INST]' <<SYS>>\\n");
     expect_unknown ("<start_of_turn>{{ m.content | trim }}<end_of_turn>");
+}
+
+static void expect_lack (const char *text, const char *bos, const char *token)
+{
+    struct chat chat = {.bos = bos ? strdup (bos) : NULL};
+    train_error_t err = {0};
+
+    if (chat_of (&chat, text, &err) != TRAIN_EFORMAT)
+        fail_msg ("'%s' does without %s", text, token);
+    assert_non_null (strstr (err.text, token));
+    chat_fini (&chat);
+}
+
+/* A token that stands in every text, and which the folder does not name. */
+static void test_lacking (void **state)
+{
+    static const char llama2[] =
+        "<<SYS>>\n bos_token + '[INST] ' + content.strip() + ' [/INST]' "
+        "content.strip() + ' ' + eos_token";
+    static const char mistral[] =
+        "{{ bos_token }}'[INST] ' + message['content'] + ' [/INST]'"
+        "{{ message['content'] + eos_token + ' ' }}";
+
+    (void)state;
+    expect_lack (llama2, NULL, "bos_token");
+    expect_lack (llama2, "<s>", "eos_token");
+    expect_lack (mistral, NULL, "bos_token");
+    expect_lack (mistral, "<s>", "eos_token");
+    expect_lack ("bos_token<|start_header_id|>m | trim<|eot_id|>", NULL,
+                 "bos_token");
 }
 
 static train_status_t open_one (const char *name, const char *prompt,
@@ -206,6 +236,7 @@ int main (void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test (test_golden),
         cmocka_unit_test (test_unknown),
+        cmocka_unit_test (test_lacking),
         cmocka_unit_test (test_prompts),
     };
 
