@@ -215,7 +215,7 @@ static train_status_t load (const char *header, size_t n, json_t **ret_root,
     json_error_t why;
     json_t *root;
 
-    if (header[0] != '{')
+    if (n == 0 || header[0] != '{')
         return err_set (err, TRAIN_EFORMAT,
                         "the header does not begin with '{'");
     root = json_loadb (header, n, JSON_REJECT_DUPLICATES, &why);

@@ -130,6 +130,20 @@ static void test_refused (void **state)
     }
 }
 
+/* Nothing behind a body is read: not the first byte of a header without any. */
+static void test_no_header (void **state)
+{
+    char *body = calloc (1, 8);
+    struct logps_ask a = {0};
+    train_error_t err = {0};
+
+    (void)state;
+    assert_non_null (body);
+    assert_int_equal (logps_read_ask (body, 8, 10, &a, &err), TRAIN_EFORMAT);
+    assert_non_null (strstr (err.text, "'{'"));
+    free (body);
+}
+
 /* A header may not make the server read a hundred megabytes of JSON. */
 static void test_long_header (void **state)
 {
@@ -260,6 +274,7 @@ int main (void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test (test_there_and_back),
         cmocka_unit_test (test_refused),
+        cmocka_unit_test (test_no_header),
         cmocka_unit_test (test_long_header),
         cmocka_unit_test (test_most),
         cmocka_unit_test (test_answer),
