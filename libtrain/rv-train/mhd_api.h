@@ -12,6 +12,7 @@
     X (add_response_header)                                                    \
     X (create_response_from_buffer)                                            \
     X (destroy_response)                                                       \
+    X (get_connection_info)                                                    \
     X (lookup_connection_value)                                                \
     X (queue_response)                                                         \
     X (quiesce_daemon)                                                         \

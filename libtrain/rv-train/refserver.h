@@ -66,7 +66,7 @@ struct refserver_http_options {
     const char *token;   /* NULL: none is asked for */
     size_t max_tokens;   /* of one request */
     int connections;     /* at once */
-    int timeout;         /* seconds without a byte, and for a whole body */
+    int timeout;         /* seconds without a byte, for a head, for a body */
     const char *model;   /* its sum; lives as long as the server */
     int vocab;
 };
@@ -76,6 +76,8 @@ struct refserver_http_options {
  * TRAIN_ENOTSUP: no libmicrohttpd.
  *   queue    borrowed
  *   ret_url  free with free(): "http://127.0.0.1:8077"
+ * refserver_http_sweep - end connections on which no request came in its time;
+ * to be called every second or so.
  * refserver_http_quiet - take no more connections; requests end with 503.
  * refserver_http_stop - when the queue has been stopped: send what is left, for
  * some seconds, and free. NULL is fine for both. */
@@ -83,6 +85,7 @@ train_status_t refserver_http_start (struct refserver_queue *queue,
                                      const struct refserver_http_options *opts,
                                      struct refserver_http **ret_http,
                                      char **ret_url, train_error_t *err);
+void refserver_http_sweep (struct refserver_http *http);
 void refserver_http_quiet (struct refserver_http *http);
 void refserver_http_stop (struct refserver_http *http);
 

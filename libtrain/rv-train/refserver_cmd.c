@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <xxhash.h>
 
@@ -229,8 +230,8 @@ static train_status_t open_model (struct server *s, train_error_t *err)
 
 static train_status_t serve (struct server *s, train_error_t *err)
 {
+    const struct timespec second = {.tv_sec = 1};
     sigset_t ends;
-    int which;
 
     /* Before there are threads, which inherit it. */
     sigemptyset (&ends);
@@ -245,7 +246,8 @@ static train_status_t serve (struct server *s, train_error_t *err)
     printf ("refserver: %s serves %s, sum %s, vocabulary %d\n", s->url,
             s->model, s->sum, s->h.vocab);
     fflush (stdout);
-    sigwait (&ends, &which);
+    while (sigtimedwait (&ends, NULL, &second) < 0)
+        refserver_http_sweep (s->http);
     return TRAIN_OK;
 }
 

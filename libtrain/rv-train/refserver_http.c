@@ -121,6 +121,7 @@ static train_status_t start (struct refserver_http *h, char **ret_url,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)h->o.connections,
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)h->o.timeout,
         MHD_OPTION_NOTIFY_COMPLETED, refserver_talk_end, (void *)h,
+        MHD_OPTION_NOTIFY_CONNECTION, refserver_link, (void *)h,
         MHD_OPTION_END);
     if (!h->daemon)
         return err_set (err, TRAIN_EIO,
@@ -209,6 +210,11 @@ train_status_t refserver_http_start (struct refserver_queue *queue,
                     "this rv-train was built without libmicrohttpd; "
                     "./configure --with-microhttpd where its header is "
                     "(Debian: libmicrohttpd-dev) builds it in");
+}
+
+void refserver_http_sweep (struct refserver_http *http)
+{
+    (void)http;
 }
 
 void refserver_http_quiet (struct refserver_http *http)

@@ -164,6 +164,7 @@ static enum MHD_Result begin (struct refserver_http *http,
     pthread_mutex_lock (&http->lock);
     http->talks++;
     pthread_mutex_unlock (&http->lock);
+    refserver_link_busy (http, connection, true);
     *state = t;
     t->http = http;
     t->connection = connection;
@@ -332,9 +333,10 @@ void refserver_talk_end (void *cls, struct MHD_Connection *connection,
     struct refserver_http *http = cls;
     struct talk *t = *state;
 
-    (void)connection, (void)how;
+    (void)how;
     if (!t)
         return;
+    refserver_link_busy (http, connection, false);
     logps_free_ask (&t->job.ask);
     free (t->job.logps);
     free (t->body);

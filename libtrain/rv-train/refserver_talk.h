@@ -9,6 +9,8 @@
 #include "mhd_api.h"
 #include "refserver.h"
 
+struct refserver_link; /* a connection */
+
 struct refserver_http {
     const struct mhd_api *api;
     struct MHD_Daemon *daemon;
@@ -19,6 +21,7 @@ struct refserver_http {
     pthread_cond_t fewer;
     int talks;                     /* requests that are being answered */
     struct refserver_queue *queue; /* NULL: quiet, what comes ends with 503 */
+    struct refserver_link *links;
 };
 
 /* refserver_talk - MHD_AccessHandlerCallback; refserver_talk_end -
@@ -29,5 +32,12 @@ enum MHD_Result refserver_talk (void *cls, struct MHD_Connection *connection,
                                 size_t *size, void **state);
 void refserver_talk_end (void *cls, struct MHD_Connection *connection,
                          void **state, enum MHD_RequestTerminationCode how);
+
+/* refserver_link - MHD_NotifyConnectionCallback.
+ * refserver_link_busy - a request's head was read; not busy: it is done. */
+void refserver_link (void *cls, struct MHD_Connection *connection, void **state,
+                     enum MHD_ConnectionNotificationCode how);
+void refserver_link_busy (struct refserver_http *http,
+                          struct MHD_Connection *connection, bool busy);
 
 #endif

@@ -176,6 +176,24 @@ ok "an address is a number" refused 2 'must be a number' --address localhost --p
 ok "a model must be there" refused 3 nowhere --port 0 "$tmp/nowhere"
 ok "an option must be one" refused 2 'is no option' --prot 0 "$tmp/ckpt"
 
+# A head that never ends, a byte now and then: such connections are not kept.
+slow ()
+{
+    local i
+    { exec 8<>"/dev/tcp/$host/$port"; } 2>/dev/null || return 1
+    printf 'GET /health HTTP/1.1\r\nX-Slow: ' >&8
+    for ((i = 0; i < 300; i++)); do
+        (printf x >&8) 2>/dev/null || break
+        sleep 0.1
+    done
+    exec 8>&-
+    [ $i -lt 300 ]
+}
+ok "it starts with little time for a request" serve --port 0 --timeout 1 "$tmp/ckpt"
+ok "a head that never ends is not waited for" slow
+ok "while a request is served" says 200 ok GET /health ''
+ok "it stops" stopped
+
 # Requests that wait are few, and the clients many.
 ok "it starts with a short queue" serve --port 0 --queue 1 "$tmp/ckpt"
 turned_away ()
