@@ -8,6 +8,7 @@
 
 #include "reward_proc.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -47,6 +48,42 @@ static void reset_signals (void)
     sigprocmask (SIG_SETMASK, &none, NULL);
 }
 
+/* Descriptors from 3 on, by their names in /proc, with what may be called
+ * between vfork and exec. */
+static void close_listed (void)
+{
+    union {
+        struct dirent64 align;
+        char bytes[2048];
+    } room;
+    int dir = open ("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    long n;
+
+    while (dir >= 0
+           && (n = syscall (SYS_getdents64, dir, &room, sizeof (room))) > 0)
+        for (long at = 0; at < n;) {
+            const struct dirent64 *d = (const void *)(room.bytes + at);
+            int fd = 0;
+
+            for (const char *c = d->d_name; *c >= '0' && *c <= '9'; c++)
+                fd = 10 * fd + (*c - '0');
+            if (fd > 2 && fd != dir)
+                close (fd);
+            at += d->d_reclen;
+        }
+    if (dir >= 0)
+        close (dir);
+}
+
+static void close_others (void)
+{
+#ifdef SYS_close_range
+    if (syscall (SYS_close_range, 3u, ~0u, 0u) == 0) /* Linux 5.9 */
+        return;
+#endif
+    close_listed ();
+}
+
 __attribute__ ((no_sanitize ("address", "undefined"))) static int child (
     void *arg)
 {
@@ -58,9 +95,7 @@ __attribute__ ((no_sanitize ("address", "undefined"))) static int child (
         s->error = errno ? errno : ESRCH;
         _exit (127);
     }
-#ifdef SYS_close_range
-    syscall (SYS_close_range, 3u, ~0u, 0u); /* Linux 5.9; else O_CLOEXEC does */
-#endif
+    close_others ();
     reset_signals ();
     execvpe (s->argv[0], s->argv, s->envp);
     s->error = errno;
@@ -84,8 +119,8 @@ static train_status_t clone_it (struct start *s, pid_t *ret_pid,
         s->error = errno;
     pthread_sigmask (SIG_SETMASK, &old, NULL);
     free (stack);
-    if (pid > 0 && s->error)
-        waitpid (pid, NULL, 0);
+    while (pid > 0 && s->error && waitpid (pid, NULL, 0) < 0 && errno == EINTR)
+        ;
     if (s->error)
         return err_set (err, s->error == ENOENT ? TRAIN_ENOTFOUND : TRAIN_EIO,
                         "cannot start '%s': %s", s->argv[0],

@@ -112,7 +112,8 @@ void train_reward_close (train_reward_t *reward); /* NULL is fine */
  *   ret   (n) host, written: finite, or NaN = none
  * TRAIN_EINVAL: a sample without completion, or a row that is no JSON object;
  * TRAIN_EPEER: max_faults; TRAIN_ENOMEM. It takes at most n time limits over the
- * number of processes, and no longer. */
+ * number of processes: of a sample that a new process has, as each has behind a
+ * fault, timeout_ms and start_ms. */
 train_status_t train_reward_score (train_reward_t *reward,
                                    const train_sample_t *samples, int n,
                                    float *ret, train_error_t *err);

@@ -11,16 +11,24 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <train/reward.h>
+
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
 
 /* ---- the program ------------------------------------------------------ */
 
@@ -421,6 +429,46 @@ static void test_descriptors (void **state)
     close (leaky);
 }
 
+/* As a kernel before Linux 5.9 has it. */
+static bool without_close_range (void)
+{
+    struct sock_filter list[] = {
+        BPF_STMT (BPF_LD | BPF_W | BPF_ABS, offsetof (struct seccomp_data, nr)),
+        BPF_JUMP (BPF_JMP | BPF_JEQ | BPF_K, SYS_close_range, 0, 1),
+        BPF_STMT (BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+        BPF_STMT (BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const struct sock_fprog all = {sizeof (list) / sizeof (*list), list};
+
+    return prctl (PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+           && prctl (PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &all) == 0
+           && syscall (SYS_close_range, ~0u, ~0u, 0u) < 0 && errno == ENOSYS;
+}
+
+static void test_descriptors_listed (void **state)
+{
+    int leaky = open ("/dev/null", O_RDONLY), high = fcntl (leaky, F_DUPFD, 99);
+    int status = 0;
+    pid_t pid;
+
+    (void)state;
+    assert_true (leaky > 2 && high >= 99);
+    if ((pid = fork ()) == 0) {
+        train_reward_t *r;
+
+        if (!without_close_range ())
+            _exit (1);
+        r = open_program (SELF " ok", 2, 20000);
+        status = one (r, "fds") == 3 && one (r, "fds") == 3 ? 0 : 2;
+        train_reward_close (r);
+        _exit (status);
+    }
+    assert_int_equal (waitpid (pid, &status, 0), pid);
+    assert_int_equal (status, 0);
+    close (leaky);
+    close (high);
+}
+
 static void test_dies_with_parent (void **state)
 {
     int fd[2];
@@ -486,6 +534,7 @@ int main (int argc, char **argv)
         cmocka_unit_test (test_bound),
         cmocka_unit_test (test_many),
         cmocka_unit_test (test_descriptors),
+        cmocka_unit_test (test_descriptors_listed),
         cmocka_unit_test (test_dies_with_parent),
         cmocka_unit_test (test_words),
     };
