@@ -52,6 +52,7 @@ refused ()
 # raw - stdin to the server, its answer to $tmp/out; ends when it closes
 raw ()
 {
+    : >"$tmp/out" # the last answer is not this one's
     { exec 9<>"/dev/tcp/$host/$port"; } 2>/dev/null || return 1
     cat >&9
     timeout 20 cat <&9 >"$tmp/out"
