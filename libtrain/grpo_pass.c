@@ -367,14 +367,23 @@ static train_status_t pass (train_grpo_trainer_t *t, int first, int n,
                            : loss_on_host (t, &b, &whole, scale, err);
 }
 
+void grpo_count_anew (train_grpo_trainer_t *t)
+{
+    t->report = (train_grpo_report_t){.size = sizeof (t->report)};
+    t->entropy = 0;
+}
+
 train_status_t grpo_pass (void *arg, int first, int n, double scale,
                           int64_t *counted, train_error_t *err)
 {
     train_grpo_trainer_t *t = arg;
     struct grpo_place p = grpo_place (t, train_trainer_steps (t->trainer));
     int before = t->decoder->ops->enter (t->decoder->device);
-    train_status_t status = pass (t, p.row + first, n, scale, counted, err);
+    train_status_t status;
 
+    if (first == t->trainer->first) /* trainer_look makes all passes again */
+        grpo_count_anew (t);
+    status = pass (t, p.row + first, n, scale, counted, err);
     t->decoder->ops->leave (before);
     return status;
 }

@@ -104,8 +104,10 @@ train_status_t grpo_cycle (train_grpo_trainer_t *t, int64_t cycle,
 /* grpo_work_fini - give room back.
  * grpo_logps - t->old and t->ref of this rank's rows of all steps of the cycle,
  * as far as they are wanted. Collective.
+ * grpo_count_anew - no pass of the step has been reported.
  * grpo_pass - the trainer_source's. */
 void grpo_work_fini (train_grpo_trainer_t *t);
+void grpo_count_anew (train_grpo_trainer_t *t);
 train_status_t grpo_logps (train_grpo_trainer_t *t, train_error_t *err);
 train_status_t grpo_pass (void *arg, int first, int n, double scale,
                           int64_t *counted, train_error_t *err);

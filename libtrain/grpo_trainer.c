@@ -103,9 +103,11 @@ static train_status_t check_loss (const train_grpo_trainer_t *t,
         return err_set (err, TRAIN_EINVAL,
                         "grpo: beta %g asks for a reference, and there is none",
                         l->beta);
-    if (c->device.device_type == kDLCUDA && c->dtype == TRAIN_F16)
+    if (c->device.device_type == kDLCUDA
+        && (c->dtype == TRAIN_F16 || t->o.trainer.scaler))
         return err_set (err, TRAIN_ENOTSUP,
-                        "grpo: F16 on a GPU is not served; BF16 is");
+                        "grpo: F16 and loss scales are not served on a GPU; "
+                        "BF16 without one is");
     return TRAIN_OK;
 }
 
@@ -281,7 +283,7 @@ static train_status_t sum_up (train_grpo_trainer_t *t, train_error_t *err)
     const train_grpo_report_t *r = &t->report;
     double v[] = {r->loss,      (double)r->tokens,      r->kl_sum,
                   r->ratio_sum, (double)r->clipped_low, (double)r->clipped_high,
-                  t->entropy};
+                  t->entropy,   r->correction_sum,      (double)r->dropped};
     double n;
 
     TRY (grpo_sum (t, v, TRAIN_F64, sizeof (v) / sizeof (*v), err));
@@ -292,6 +294,8 @@ static train_status_t sum_up (train_grpo_trainer_t *t, train_error_t *err)
     t->m.clip_low = v[4] / n;
     t->m.clip_high = v[5] / n;
     t->m.entropy = v[6] / n;
+    t->m.correction = v[7] / n;
+    t->m.dropped = (int64_t)v[8];
     return TRAIN_OK;
 }
 
@@ -325,8 +329,7 @@ train_status_t train_grpo_trainer_step (train_grpo_trainer_t *t, bool stop,
     double start;
 
     TRY (begin (t, err));
-    t->report = (train_grpo_report_t){.size = sizeof (t->report)};
-    t->entropy = 0;
+    grpo_count_anew (t);
     start = grpo_now ();
     TRY (train_trainer_step (t->trainer, stop, &base, err));
     t->m.update_s = grpo_now () - start;

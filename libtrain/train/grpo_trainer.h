@@ -113,6 +113,9 @@ typedef struct train_grpo_metrics {
     /* Seconds of this rank; the first three in a cycle's first step alone. */
     double rollout_s, reward_s, logps_s, update_s;
     int64_t rollout_tokens; /* written by all ranks in this step */
+    /* Of this step's. */
+    double correction; /* mean of tokens of loss.correct's weight; 1 without */
+    int64_t dropped;   /* completions that off_policy_mask took out */
 } train_grpo_metrics_t;
 
 /* train_grpo_trainer_create - see train_trainer_create.
@@ -120,7 +123,7 @@ typedef struct train_grpo_metrics {
  *   reference       with loss.beta above 0, of the same vocabulary; else NULL
  *   score           asked for rewards, with [score_arg]
  * TRAIN_EINVAL names what is wrong; TRAIN_EMISMATCH; TRAIN_ENOTSUP: a strategy
- * that shards, F16 on a GPU. */
+ * that shards; F16 or a loss scale on a GPU. */
 train_status_t train_grpo_trainer_create (
     const train_grpo_trainer_options_t *opts, train_group_t *group,
     const train_grpo_prompts_t *prompts, train_grpo_score_t score,
