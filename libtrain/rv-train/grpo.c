@@ -15,6 +15,7 @@
 #include "libtrain/err.h"
 #include "libtrain/trainer.h"
 #include "device.h"
+#include "grpo_faults.h"
 #include "grpo_log.h"
 #include "grpo_model.h"
 #include "grpo_rows.h"
@@ -227,6 +228,7 @@ static void say_step (const struct grpo *g, const train_grpo_metrics_t *m,
 
 static train_status_t write_lines (struct grpo *g,
                                    const train_grpo_metrics_t *m, double held,
+                                   const struct grpo_faults *faults,
                                    train_error_t *err)
 {
     const struct settings_grpo *s = &g->run.set->grpo;
@@ -234,8 +236,8 @@ static train_status_t write_lines (struct grpo *g,
     int n;
 
     if (g->run.metrics)
-        TRY (
-            grpo_log_metrics (g->run.metrics, m, held, run_peak_bytes (), err));
+        TRY (grpo_log_metrics (g->run.metrics, m, held, faults,
+                               run_peak_bytes (), err));
     if (!g->completions || m->rollout_tokens == 0)
         return TRAIN_OK;
     samples = train_grpo_trainer_samples (g->trainer, &n);
@@ -247,6 +249,7 @@ static train_status_t write_lines (struct grpo *g,
 static train_status_t take_step (struct grpo *g, bool stop,
                                  train_grpo_metrics_t *m, train_error_t *err)
 {
+    struct grpo_faults faults;
     train_status_t status;
     double held;
 
@@ -255,8 +258,11 @@ static train_status_t take_step (struct grpo *g, bool stop,
         g->first = m->reward;
     g->last = m->reward;
     TRY (evaluate (g, m->base.step, &held, err));
+    run_say_skip (&g->run, &m->base);
     say_step (g, m, held);
-    status = write_lines (g, m, held, err);
+    TRY (
+        grpo_faults_take (&g->judge, g->run.group, m->base.step, &faults, err));
+    status = write_lines (g, m, held, &faults, err);
     return trainer_agree (g->run.group, status, err);
 }
 

@@ -38,6 +38,7 @@ static train_status_t put (struct metrics *to, json_t *o, train_error_t *err)
 
 train_status_t grpo_log_metrics (struct metrics *to,
                                  const train_grpo_metrics_t *m, double held,
+                                 const struct grpo_faults *faults,
                                  int64_t mem_bytes, train_error_t *err)
 {
     const train_metrics_t *b = &m->base;
@@ -57,11 +58,22 @@ train_status_t grpo_log_metrics (struct metrics *to,
         {"ratio", m->ratio},
         {"clip_low", m->clip_low},
         {"clip_high", m->clip_high},
+        {"correction", m->correction},
         {"rollout_s", m->rollout_s},
         {"reward_s", m->reward_s},
         {"logps_s", m->logps_s},
         {"update_s", m->update_s},
         {"eval_reward", held},
+    };
+    const struct {
+        const char *name;
+        json_int_t value;
+    } n[] = {
+        {"dropped", m->dropped},
+        {"reward_nothing", faults->nothing},
+        {"reward_timeouts", faults->timeouts},
+        {"reward_crashes", faults->crashes},
+        {"reward_garbage", faults->garbage},
     };
     json_t *o = json_pack (
         "{s:I, s:o, s:o, s:o, s:I, s:I, s:b, s:I, s:I, s:I, s:I}", "step",
@@ -74,6 +86,8 @@ train_status_t grpo_log_metrics (struct metrics *to,
 
     for (size_t i = 0; o && i < sizeof (v) / sizeof (*v); i++)
         json_object_set_new (o, v[i].name, number (v[i].value));
+    for (size_t i = 0; o && i < sizeof (n) / sizeof (*n); i++)
+        json_object_set_new (o, n[i].name, json_integer (n[i].value));
     return put (to, o, err);
 }
 

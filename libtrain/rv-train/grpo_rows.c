@@ -18,7 +18,8 @@ static train_status_t open_rewards (struct grpo_judge *j, train_error_t *err)
 
     j->reward = calloc (all->n + 1, sizeof (*j->reward));
     j->weight = calloc (all->n + 1, sizeof (*j->weight));
-    if (!j->reward || !j->weight)
+    j->seen = calloc (all->n + 1, sizeof (*j->seen));
+    if (!j->reward || !j->weight || !j->seen)
         return err_set (err, TRAIN_ENOMEM, "no memory for rewards");
     for (; j->n < all->n; j->n++) {
         train_reward_options_t o = settings_reward_options (&all->list[j->n]);
@@ -52,6 +53,7 @@ void grpo_judge_close (struct grpo_judge *j)
         train_reward_close (j->reward[i]);
     free (j->reward);
     free (j->weight);
+    free (j->seen);
     train_tokenizer_close (j->tokenizer);
 }
 

@@ -11,8 +11,9 @@ struct grpo_rows; /* prompts of some files */
 struct grpo_judge {
     const struct settings *set; /* borrowed */
     train_tokenizer_t *tokenizer;
-    train_reward_t **reward; /* (n) */
-    double *weight;          /* (n) */
+    train_reward_t **reward;     /* (n) */
+    double *weight;              /* (n) */
+    train_reward_report_t *seen; /* (n) when grpo_faults_take was last called */
     size_t n;
 };
 

@@ -245,6 +245,18 @@ int64_t run_peak_bytes (void)
                                              : (int64_t)use.ru_maxrss * 1024;
 }
 
+void run_say_skip (struct run *r, const train_metrics_t *m)
+{
+    const char *why = train_trainer_nonfinite (r->trainer);
+
+    if (r->first && m->skipped && !r->skipping) {
+        progress_clear (&r->progress);
+        fprintf (stderr, "rv-train: a step is skipped: %s\n",
+                 why ? why : "the loss scale was too large");
+    }
+    r->skipping = m->skipped;
+}
+
 /* [eval]: NULL where the step has none. */
 static train_status_t report (struct run *r, const train_metrics_t *m,
                               const train_eval_t *eval, train_error_t *err)
@@ -258,12 +270,7 @@ static train_status_t report (struct run *r, const train_metrics_t *m,
     r->loss_end = m->loss;
     if (!r->first)
         return TRAIN_OK;
-    if (m->skipped && !r->skipping) {
-        progress_clear (&r->progress);
-        fprintf (stderr, "rv-train: a step is skipped: %s\n",
-                 train_trainer_nonfinite (r->trainer));
-    }
-    r->skipping = m->skipped;
+    run_say_skip (r, m);
     if (r->metrics
         && metrics_write (r->metrics, m, eval, tok_per_s, run_peak_bytes (), &e)
                != RV_OK)

@@ -26,6 +26,8 @@ struct run {
 
 double run_now (void);         /* seconds */
 int64_t run_peak_bytes (void); /* of this process's memory */
+/* run_say_skip - on stderr, when a step is the first of some to be skipped. */
+void run_say_skip (struct run *r, const train_metrics_t *m);
 
 /* run_share_cpus - among the ranks of a node.
  * run_prepare_ckpt - see that a checkpoint can be written. Collective, as are

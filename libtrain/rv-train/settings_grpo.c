@@ -14,6 +14,7 @@ void settings_grpo_defaults (struct settings_grpo *g)
     g->temperature = 1;
     g->loss = TRAIN_GRPO_DAPO;
     g->low = 0.2;
+    g->off_policy = -1;
     g->shown = 8;
 }
 
@@ -76,11 +77,16 @@ static train_grpo_options_t loss_of (const struct settings_grpo *g)
         .cap = g->cap,
         .delta = g->delta,
         .dual = g->dual,
+        .tau_positive = g->tau_positive,
+        .tau_negative = g->tau_negative,
         .beta = g->beta,
         .kl = (train_grpo_kl_t)g->kl,
+        .kl_gradient = g->kl_gradient,
         .correct = (train_grpo_correct_t)g->correct,
         .least = g->least,
         .most = g->most,
+        .off_policy_mask = g->off_policy >= 0,
+        .off_policy = g->off_policy >= 0 ? g->off_policy : 0,
     };
 }
 

@@ -21,6 +21,9 @@ struct settings_grpo {
     int old; /* 0: made again where needed; 1: the sampler's */
     int loss, level, kl, correct, scale, base, combine;
     double beta, low, high, cap, delta, dual, least, most;
+    double tau_positive, tau_negative; /* 0: train/grpo.h's */
+    double off_policy;                 /* below 0: none is masked */
+    bool kl_gradient;
     char *completions; /* file of samples; NULL: none */
     int64_t shown;     /* of a cycle, in that file */
     char *url, *token_file;
@@ -87,6 +90,19 @@ struct settings_grpo {
         {"grpo", "cispo_cap", CONF_DOUBLE, FIELD (cap), 0, 1e3, NULL},           \
         {"grpo", "delta", CONF_DOUBLE, FIELD (delta), 0, 1e3, NULL},             \
         {"grpo", "dual_clip", CONF_DOUBLE, FIELD (dual), 0, 1e3, NULL},          \
+        {"grpo",      "sapo_temperature_pos",                                    \
+         CONF_DOUBLE, FIELD (tau_positive),                                      \
+         0,           1e3,                                                       \
+         NULL},                                                                  \
+        {"grpo",      "sapo_temperature_neg",                                    \
+         CONF_DOUBLE, FIELD (tau_negative),                                      \
+         0,           1e3,                                                       \
+         NULL},                                                                  \
+        {"grpo",      "off_policy_mask_threshold",                               \
+         CONF_DOUBLE, FIELD (off_policy),                                        \
+         -1,          1e3,                                                       \
+         NULL},                                                                  \
+        {"grpo", "kl_gradient", CONF_BOOL, FIELD (kl_gradient), 0, 0, NULL},     \
         {"grpo", "completions", CONF_STRING, FIELD (completions), 0, 0, NULL},   \
         {"grpo", "completions_shown", CONF_INT, FIELD (shown), 0, 1 << 24,       \
          NULL},                                                                  \

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # grpo.sh - task = grpo: a policy that mostly gives bare sums learns to put them
 # in brackets, which prompts that are held out show; with shuffled advantages it
-# does not. Ranks change nothing, and a run that was stopped goes on bit for bit.
+# does not. Ranks change nothing, a run that was stopped goes on bit for bit, and
+# one whose reward's program fails at some completions says so and goes on.
 # RV_TEST_LONG=1 takes three seeds.
 : "${top_srcdir:?}"
 long=${RV_TEST_LONG:-0}
@@ -120,6 +121,60 @@ same ()
     local drop='s/"(mem_bytes|[a-z]+_s)":[^,}]*//g'
     diff <(sed -E "$drop" "$1") <(sed -E "$drop" "$2") >"$tmp/out"
 }
+
+# matters BASE SETTING - does a setting change what is learnt beside [base]?
+matters ()
+{
+    run "${f[@]}" run.steps=3 log.file="$tmp/x" "$1" || return
+    run "${f[@]}" run.steps=3 log.file="$tmp/y" "$1" "$2" || return
+    ! same "$tmp/x" "$tmp/y"
+}
+ok "sapo_temperature_pos" matters grpo.loss_type=sapo grpo.sapo_temperature_pos=3
+ok "sapo_temperature_neg" matters grpo.loss_type=sapo grpo.sapo_temperature_neg=3
+ok "kl_gradient" matters grpo.kl=k1 grpo.kl_gradient=on
+ok "off_policy_mask_threshold" matters optim.lr=0.05 grpo.off_policy_mask_threshold=0.01
+ok "says how many it drops" grep -q '"dropped":[1-9]' "$tmp/y"
+
+# A program that ends at every sixth completion that it is asked about.
+cat >"$tmp/fragile" <<'EOF'
+#!/bin/bash
+while IFS= read -r line; do
+    [[ $line =~ \"id\":\ ?([0-9]+) ]] || exit 4
+    id=${BASH_REMATCH[1]}
+    ((id % 6 == 5)) && exit 3
+    echo "{\"id\": $id, \"reward\": $((${#line} % 7))}"
+done
+EOF
+chmod +x "$tmp/fragile"
+sed -e '/^\[eval\]/,$d' -e '/^\[reward/,$d' "$tmp/grpo.ini" >"$tmp/fragile.ini"
+printf '%s\n' '[reward fragile]' 'kind = program' "program = $tmp/fragile" >>"$tmp/fragile.ini"
+p=("$tmp/fragile.ini" model.layers=1 model.dim=16 model.heads=2 model.vocab=257 run.steps=3
+    data.batch=24 grpo.completions_shown=24)
+
+# lines N PATTERN FILE - has it so many lines like this?
+lines ()
+{
+    [ "$(grep -cE -- "$2" "$3")" = "$1" ]
+}
+why='\[reward fragile\]: N faults; the last: .*/fragile exited with status 3$'
+ok "a program that ends at some completions: the run goes on" run "${p[@]}" log.file="$tmp/h" \
+    grpo.completions="$tmp/said-h"
+ok "it is said once a step" lines 3 "^rv-train: step [123]: ${why/N/4}" "$tmp/out"
+ok "and in no other line" lines 3 'fault' "$tmp/out"
+ok "it is counted" lines 3 \
+    '"none":4,.*"reward_nothing":0,"reward_timeouts":0,"reward_crashes":4,"reward_garbage":0' "$tmp/h"
+ok "they have no reward and are worth nothing" \
+    lines 12 '"rewards":\{"fragile":null\},"advantage":0\.0\}' "$tmp/said-h"
+ok "and the others have" lines 60 '"rewards":\{"fragile":[0-6]\.0\}' "$tmp/said-h"
+ok "two ranks" ranks "0 0" 2 1 "${p[@]}" log.file="$tmp/i"
+ok "each says what it saw" lines 6 \
+    "^rv-train\[rank [01] on [^]]+\]: step [123]: ${why/N/2}" "$tmp/out"
+ok "both are counted" lines 3 '"none":4,.*"reward_crashes":4,' "$tmp/i"
+sed -i -e "s|^program = .*|program = false|" -e '$a max_faults = 5' "$tmp/fragile.ini"
+run "${p[@]}"
+ok "one that always ends is an error" test $? != 0
+ok "of its name" lines 1 'fragile: 5 faults in a row; the last: false exited with status 1' "$tmp/out"
+
 f+=(checkpoint.dir="$tmp/ck")
 ok "half of the way" run "${f[@]}" run.steps=4 log.file="$tmp/d"
 ok "and the rest" run "${f[@]}" log.file="$tmp/d"

@@ -42,6 +42,18 @@ undocumented ()
     done <"$tmp/keys"
 }
 ok "rv-train(1) has every key" test -z "$(undocumented)"
+undocumented_grpo ()
+{
+    local key
+    tr -d '\\\n' <"$top_srcdir/libtrain/rv-train/settings_grpo.h" |
+        grep -oE '[{] *"(grpo|reference)", *"[a-z0-9_]+"' |
+        sed -E 's/.*"([a-z0-9_]+)"/\1/' >"$tmp/keys"
+    [ "$(wc -l <"$tmp/keys")" -gt 35 ] || echo "no keys found"
+    while read -r key; do
+        grep -Eq "^\.B.*\b$key\b" "$top_srcdir/libtrain/rv-train/rv-train-grpo.5" || echo "$key"
+    done <"$tmp/keys"
+}
+ok "rv-train-grpo(5) has every key" test -z "$(undocumented_grpo)"
 ok "an unknown option" refused 2 "cannot understand '--quick'" --quick
 ok "a word without . or /" refused 2 "'grpo'.*the commands are check, ckpt, tokenize, export, generate, plot, probe" grpo
 ok "a missing file" refused 3 "$tmp/none.ini: No such file" "$tmp/none.ini"
@@ -111,6 +123,10 @@ optim.lr=nan|'nan' is not a number
 optim.min_lr=1|optim.min_lr=1: is above lr
 optim.warmup=13|optim.warmup=13: is above \[run\] steps
 optim.beta2=1|optim.beta2=1: is not below 1
+grpo.sapo_temperature_pos=-1|'-1' is not from 0
+grpo.sapo_temperature_neg=x|'x' is not a number
+grpo.off_policy_mask_threshold=-2|'-2' is not from -1
+grpo.kl_gradient=k2|'k2' is not on or off
 optim.schedule=step|'step' is not one of constant,linear,cosine
 EOF
 ok "a missing data file" refused 3 "data.files=/none/x: /none/x: No such file" "$s" data.files=/none/x
