@@ -98,7 +98,7 @@ def theirs (first, tie):
         for group in opt.param_groups:
             group["lr"] = rate (step)
         opt.zero_grad ()
-        logits = forward (w, tokens, config)
+        logits = forward (w, tokens, torch.zeros_like (tokens), config)
         loss = torch.nn.functional.cross_entropy (logits.reshape (-1, 256),
                                                   targets.reshape (-1))
         loss.backward ()
