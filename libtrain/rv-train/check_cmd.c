@@ -255,8 +255,9 @@ static train_status_t run (struct check *c, int argc, char *const *argv,
         say (c);
     if (c->device->bytes > 0 && sum > c->device->bytes)
         return err_set (err, TRAIN_ENOMEM,
-                        "a rank needs %.1f GiB, %s has %.1f; data.micro_batch, "
-                        "model.recompute or shard.strategy=full need less",
+                        "a rank needs %.1f GiB, %s has %.1f; a smaller "
+                        "data.micro_batch, shard.strategy=full on more ranks "
+                        "or shard.offload=on needs less",
                         (double)sum / (1 << 30), c->device->name,
                         (double)c->device->bytes / (1 << 30));
     return TRAIN_OK;

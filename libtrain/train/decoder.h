@@ -62,8 +62,9 @@ typedef struct train_rope {
 /* Which activations the backward makes again instead of their being kept. */
 typedef enum train_recompute {
     TRAIN_RECOMPUTE_NOTHING = 0,
-    TRAIN_RECOMPUTE_CHEAP = 1,  /* norms and the feed-forward's product: about
-                                   2 % more time, 30 % less memory */
+    TRAIN_RECOMPUTE_CHEAP = 1,  /* norms and the feed-forward's product; on a
+                                   GPU 1 % more time, 6 of 36 GiB less for 1.2
+                                   G parameters and 16384 tokens in BF16 */
     TRAIN_RECOMPUTE_BLOCKS = 2, /* all but the stream into each block */
 } train_recompute_t;
 

@@ -39,8 +39,8 @@ typedef struct train_generate_options {
                         arXiv:1909.05858); 0 or 1: as they are */
     int at_once;       /* most texts in the cache: others enter as these end; 0:
                         all */
-    /* Called with each token as it comes, the texts in turn; false: the text
-   * ends behind it. NULL: none. */
+    /* Called with each token, the texts in turn; false: the text ends behind
+     * it. On a GPU some tokens of each come together. NULL: none. */
     bool (*on_token) (void *arg, int text, int32_t id);
     void *arg;
     float *ret_logp; /* (B,max_new) written where ids are: the logarithm of the
@@ -65,8 +65,9 @@ typedef struct train_generate_options {
  *   prompts   (B) of n[b] >= 1 ids each
  * Of equal logits the lower id counts as the likelier. TRAIN_EINVAL names the
  * text and place of an id outside the vocabulary, or the text whose prompt is
- * not that of its group; TRAIN_ENOTSUP: rope of kind
- * dynamic, or batch_invariant of a decoder on a GPU that has no products for it; TRAIN_ENONFINITE: a logit that is no number, with text and position;
+ * not that of its group; TRAIN_ENOTSUP: rope of kind dynamic, or
+ * batch_invariant of a decoder on a GPU that has no products for it;
+ * TRAIN_ENONFINITE: a logit that is no number, with text and position;
  * TRAIN_ENOMEM; TRAIN_EDEVICE. */
 train_status_t train_generate (int32_t *ret_ids, int *ret_n,
                                train_decoder_t *decoder,
