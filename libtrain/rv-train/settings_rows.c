@@ -16,18 +16,30 @@ static int refuse (const struct settings *c, const char *key, const char *why,
                       why);
 }
 
+/* What is of the samples of task = sft: grpo has rows of its own. */
+static int check_samples (const struct settings *c, struct rv_error *err)
+{
+    const char *alone = "is of task = sft alone; remove it";
+
+    if (c->task == TASK_SFT)
+        return RV_OK;
+    if (c->rows.too_long != TRAIN_ROWS_REFUSE)
+        return refuse (c, "long", alone, err);
+    return c->rows.packed ? refuse (c, "packed", alone, err) : RV_OK;
+}
+
 int settings_rows_check (const struct settings *c, struct rv_error *err)
 {
     const struct settings_rows *r = &c->rows;
     const char *alone = "is of tasks sft and grpo alone; remove it";
 
+    if (c->task != TASK_PRETRAIN && c->tune.documents)
+        return refuse (c, "documents",
+                       "is of use to task = pretrain alone: each row is one "
+                       "already",
+                       err);
     if (c->task != TASK_PRETRAIN)
-        return c->tune.documents
-                   ? refuse (c, "documents",
-                             "is of use to task = pretrain alone: each row is "
-                             "one already",
-                             err)
-                   : RV_OK;
+        return check_samples (c, err);
     if (r->chat)
         return refuse (c, "template", alone, err);
     if (r->system)
@@ -37,11 +49,7 @@ int settings_rows_check (const struct settings *c, struct rv_error *err)
                        "goes with a tokenizer of tokens; remove it, or name a "
                        "tokenizer.json",
                        err);
-    if (r->too_long != TRAIN_ROWS_REFUSE)
-        return refuse (c, "long", alone, err);
-    if (r->packed)
-        return refuse (c, "packed", "is of task = sft alone; remove it", err);
-    return RV_OK;
+    return check_samples (c, err);
 }
 
 train_prompts_options_t settings_rows_prompts (const struct settings *c,

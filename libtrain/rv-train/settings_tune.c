@@ -32,6 +32,10 @@ int settings_tune_check (struct settings *c, struct rv_error *err)
 
     if (t->dropout >= 1)
         return refuse (c, "dropout", "is not below 1", err);
+    if (t->dropout > 0 && c->task == TASK_GRPO)
+        return refuse (c, "dropout",
+                       "grpo trains what it wrote, without dropout; use 0",
+                       err);
     if (t->lora_rank == 0)
         return RV_OK;
     if (t->lora_alpha <= 0)

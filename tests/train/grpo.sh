@@ -205,5 +205,8 @@ refused ()
 ok "a batch of no whole groups" refused 'no multiple of num_generations' data.batch=21
 ok "checkpoints in mid-cycle" refused 'lie between cycles' checkpoint.every=3
 ok "a sharded policy" refused 'whole weights' shard.strategy=full
+ok "rows of samples" refused 'data.packed=on: is of task = sft alone' data.packed=on
+ok "long ones" refused 'data.long=cut: is of task = sft alone' data.long=cut
+ok "dropout" refused 'model.dropout=0.1: grpo trains what it wrote' model.dropout=0.1
 ok "an end that the vocabulary lacks" refused 'is below 257' model.vocab=256
 plan
