@@ -1,52 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  * cols.cu - columns of wide rows: a thread takes one element */
 #include "kernels/cols.h"
-#include "kernels/half.h"
-
-#define THREADS 256
-
-struct type_f32 {
-    typedef float elem;
-    static __device__ float get (float x)
-    {
-        return x;
-    }
-    static __device__ float put (float x)
-    {
-        return x;
-    }
-};
-
-struct type_bf16 {
-    typedef uint16_t elem;
-    static __device__ float get (uint16_t x)
-    {
-        return half_from_bf16 (x);
-    }
-    static __device__ uint16_t put (float x)
-    {
-        return half_to_bf16 (x);
-    }
-};
-
-struct type_f16 {
-    typedef uint16_t elem;
-    static __device__ float get (uint16_t x)
-    {
-        return half_from_f16 (x);
-    }
-    static __device__ uint16_t put (float x)
-    {
-        return half_to_f16 (x);
-    }
-};
+#include "kernels/layers_cuda.h"
 
 template <typename E, bool ADD>
 static __global__ void __launch_bounds__ (THREADS)
     cols (typename E::elem *y, const typename E::elem *x, size_t N, size_t W,
           size_t pitch, size_t col, float scale)
 {
-    size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
+    size_t i = thread_number ();
     size_t wide = i / W * pitch + col + i % W;
 
     if (i >= N * W)
@@ -62,9 +24,8 @@ static void run (typename E::elem *y, const typename E::elem *x, size_t N,
                  size_t W, size_t pitch, size_t col, double scale, void *stream)
 {
     if (N * W > 0)
-        cols<E, ADD>
-            <<<(unsigned)((N * W + THREADS - 1) / THREADS), THREADS, 0,
-               (cudaStream_t)stream>>> (y, x, N, W, pitch, col, (float)scale);
+        cols<E, ADD><<<blocks_of (N * W), THREADS, 0, (cudaStream_t)stream>>> (
+            y, x, N, W, pitch, col, (float)scale);
 }
 
 #define COLS(name, elem)                                                       \
@@ -72,13 +33,13 @@ static void run (typename E::elem *y, const typename E::elem *x, size_t N,
                                       size_t W, size_t pitch, size_t col,      \
                                       double scale, void *stream)              \
     {                                                                          \
-        run<type_##name, true> (y, x, N, W, pitch, col, scale, stream);        \
+        run<as_##name, true> (y, x, N, W, pitch, col, scale, stream);          \
     }                                                                          \
     void kern_cols_take_##name##_cuda (elem *y, const elem *x, size_t N,       \
                                        size_t W, size_t pitch, size_t col,     \
                                        double scale, void *stream)             \
     {                                                                          \
-        run<type_##name, false> (y, x, N, W, pitch, col, scale, stream);       \
+        run<as_##name, false> (y, x, N, W, pitch, col, scale, stream);         \
     }
 
 COLS (f32, float)

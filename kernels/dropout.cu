@@ -2,44 +2,7 @@
  * dropout.cu - dropout by counter: a thread takes the eight elements of one draw,
  * as one vector where they lie so */
 #include "kernels/dropout_elem.h"
-
-#define THREADS 256
-
-struct type_f32 {
-    typedef float elem;
-    static __device__ float get (float x)
-    {
-        return x;
-    }
-    static __device__ float put (float x)
-    {
-        return x;
-    }
-};
-
-struct type_bf16 {
-    typedef uint16_t elem;
-    static __device__ float get (uint16_t x)
-    {
-        return half_from_bf16 (x);
-    }
-    static __device__ uint16_t put (float x)
-    {
-        return half_to_bf16 (x);
-    }
-};
-
-struct type_f16 {
-    typedef uint16_t elem;
-    static __device__ float get (uint16_t x)
-    {
-        return half_from_f16 (x);
-    }
-    static __device__ uint16_t put (float x)
-    {
-        return half_to_f16 (x);
-    }
-};
+#include "kernels/layers_cuda.h"
 
 template <typename T> struct alignas (16) eight {
     typename T::elem at[8];
@@ -57,7 +20,7 @@ static __global__ void __launch_bounds__ (THREADS)
     dropout (typename T::elem *y, const typename T::elem *x, size_t n,
              struct kern_dropout d, bool whole)
 {
-    uint64_t k = d.first / 8 + (uint64_t)blockIdx.x * THREADS + threadIdx.x;
+    uint64_t k = d.first / 8 + thread_number ();
     int64_t at = (int64_t)(k * 8 - d.first); /* may be below 0 for the first */
     uint32_t words[4];
 
@@ -87,8 +50,8 @@ static void run (typename T::elem *y, const typename T::elem *x, size_t n,
     uint64_t draws = (d->first + n + 7) / 8 - d->first / 8;
 
     if (n > 0)
-        dropout<T><<<(unsigned)((draws + THREADS - 1) / THREADS), THREADS, 0,
-                     (cudaStream_t)stream>>> (y, x, n, *d, whole);
+        dropout<T><<<blocks_of (draws), THREADS, 0, (cudaStream_t)stream>>> (
+            y, x, n, *d, whole);
 }
 
 #define DROPOUT(name, elem)                                                    \
@@ -96,7 +59,7 @@ static void run (typename T::elem *y, const typename T::elem *x, size_t n,
                                      const struct kern_dropout *d,             \
                                      void *stream)                             \
     {                                                                          \
-        run<type_##name> (y, x, n, d, stream);                                 \
+        run<as_##name> (y, x, n, d, stream);                                   \
     }
 
 DROPOUT (f32, float)
