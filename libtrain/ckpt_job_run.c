@@ -16,6 +16,7 @@
 #include "ckpt_manifest.h"
 #include "err.h"
 #include "plan/fsio.h"
+#include "sock.h"
 
 #define NAME_MAX_ 320 /* of a file in a checkpoint */
 #define HURRY_S   2.0
@@ -196,14 +197,6 @@ static train_status_t leave_part (struct ckpt_job *job, train_status_t status,
     return status;
 }
 
-static double now (void)
-{
-    struct timespec ts;
-
-    clock_gettime (CLOCK_MONOTONIC, &ts);
-    return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
-}
-
 /* Wait for the file. It has its name when it is whole. */
 static train_status_t await (const struct ckpt_job *job, int rank,
                              const char *path, double until, char **ret_text,
@@ -221,8 +214,8 @@ static train_status_t await (const struct ckpt_job *job, int rank,
         if (code != RV_ENOTFOUND)
             return err_from (err, &e);
         if (atomic_load (&job->hurry) && short_of == 0)
-            short_of = now () + HURRY_S;
-        if (now () > until || (short_of > 0 && now () > short_of))
+            short_of = clock_s () + HURRY_S;
+        if (clock_s () > until || (short_of > 0 && clock_s () > short_of))
             return err_set (err, TRAIN_ETIMEDOUT,
                             "checkpoint: rank %d has not written its part "
                             "within %g s: there is no %s",
@@ -254,7 +247,7 @@ static train_status_t merge_text (struct ckpt_job *job, int rank,
 
 static train_status_t merge_parts (struct ckpt_job *job, train_error_t *err)
 {
-    double until = now () + job->timeout_s;
+    double until = clock_s () + job->timeout_s;
     train_status_t status = TRAIN_OK;
 
     for (int rank = 1; rank < job->writers && status == TRAIN_OK; rank++) {

@@ -29,6 +29,7 @@
 #include "opts.h"
 #include "philox.h"
 #include "reference.h"
+#include "sock.h"
 #include "token_file.h"
 
 #define WAIT_LEAST 0.05 /* seconds before the second try */
@@ -53,14 +54,6 @@ struct http {
     char model[LOGPS_MODEL];
     char said[300]; /* why the last try was none; one line */
 };
-
-static double now (void)
-{
-    struct timespec t;
-
-    clock_gettime (CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static void pause_for (double seconds)
 {
@@ -211,12 +204,12 @@ static double wait_for (struct http *h, int tries, double asked)
 static train_status_t ask (struct http *h, struct reply *reply,
                            train_error_t *err)
 {
-    double end = now () + h->deadline;
+    double end = clock_s () + h->deadline;
 
     h->said[0] = '\0';
     for (int tries = 0;; tries++) {
         bool again = false;
-        double left = end - now (), wait;
+        double left = end - clock_s (), wait;
         train_status_t status;
 
         if (left > 0) {
@@ -225,7 +218,7 @@ static train_status_t ask (struct http *h, struct reply *reply,
                 return status;
         }
         wait = wait_for (h, tries, reply->retry_after);
-        if (left <= 0 || now () + wait >= end)
+        if (left <= 0 || clock_s () + wait >= end)
             return err_set (err, TRAIN_ETIMEDOUT,
                             "reference %s: no answer within %g s and %d tries: "
                             "%s",

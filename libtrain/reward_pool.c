@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "err.h"
+#include "sock.h"
 
 #define OWN_END_MS 200  /* for a process that closed its stdout */
 #define CLOSE_MS   1000 /* at the end, for all together */
@@ -26,14 +27,6 @@ struct work {
     struct pollfd *fd; /* (2 pool->n) */
     int *of;           /* (2 pool->n) whose each is */
 };
-
-static double now (void)
-{
-    struct timespec ts;
-
-    clock_gettime (CLOCK_MONOTONIC, &ts);
-    return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
-}
 
 static void done (struct work *w, struct slot *s, float reward)
 {
@@ -106,7 +99,7 @@ static train_status_t give (struct work *w, struct slot *s, train_error_t *err)
                        err));
     s->sent = 0;
     s->sample = w->next++;
-    s->deadline = now () + p->timeout_s + (s->proven ? 0 : p->start_s);
+    s->deadline = clock_s () + p->timeout_s + (s->proven ? 0 : p->start_s);
     return TRAIN_OK;
 }
 
@@ -191,7 +184,7 @@ static int gather (struct work *w, double *ret_until)
 
 static void check_deadlines (struct work *w)
 {
-    double t = now ();
+    double t = clock_s ();
     char why[64];
 
     for (int i = 0; i < w->pool->n; i++) {
@@ -213,7 +206,7 @@ static train_status_t wait_for_some (struct work *w, train_error_t *err)
 
     if (n == 0) /* none could be started */
         return TRAIN_OK;
-    ms = ceil ((until - now ()) * 1000);
+    ms = ceil ((until - clock_s ()) * 1000);
     if (poll (w->fd, (nfds_t)n, ms > 0 ? (int)fmin (ms, 60000) : 0) < 0
         && errno != EINTR)
         return err_set (err, TRAIN_EIO, "poll: %s", strerror (errno));
@@ -325,7 +318,7 @@ train_status_t pool_start (struct pool *p, train_error_t *err)
 
 void pool_stop (struct pool *p)
 {
-    double until = now () + CLOSE_MS / 1000.0;
+    double until = clock_s () + CLOSE_MS / 1000.0;
 
     for (int i = 0; i < p->n; i++)
         if (p->slot[i].proc.pid > 0 && p->slot[i].proc.in >= 0) {
@@ -333,7 +326,7 @@ void pool_stop (struct pool *p)
             p->slot[i].proc.in = -1;
         }
     for (int i = 0; i < p->n; i++) {
-        int left = (int)((until - now ()) * 1000);
+        int left = (int)((until - clock_s ()) * 1000);
 
         proc_stop (&p->slot[i].proc, left > 0 ? left : 0, NULL, 0);
         free (p->slot[i].request);

@@ -24,6 +24,14 @@ int64_t clock_ms (void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
+double clock_s (void)
+{
+    struct timespec now;
+
+    clock_gettime (CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
 int clock_left (int64_t deadline_ms, int max)
 {
     int64_t left = deadline_ms - clock_ms ();

@@ -15,6 +15,8 @@
 
 /* clock_ms - milliseconds of a clock that never jumps (CLOCK_MONOTONIC). */
 int64_t clock_ms (void);
+/* clock_s - seconds of the same clock, to tell how long something took. */
+double clock_s (void);
 
 /* clock_left - milliseconds until [deadline_ms], 0..[max]; for poll. */
 int clock_left (int64_t deadline_ms, int max);

@@ -7,13 +7,13 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include <train/trace.h>
 
 #include "err.h"
 #include "opts.h"
 #include "scaler.h"
+#include "sock.h"
 
 #define MAX_SKIPS 10
 
@@ -310,14 +310,6 @@ static train_status_t count_step (train_trainer_t *t, bool bad, double norm,
     return t->scaler ? update_scale (t, bad, err) : TRAIN_OK;
 }
 
-static double now (void)
-{
-    struct timespec ts;
-
-    clock_gettime (CLOCK_MONOTONIC, &ts);
-    return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
-}
-
 /* What a step came to, before it is counted. */
 struct outcome {
     double sums[N_SUMS], norm;
@@ -340,12 +332,12 @@ static train_status_t step_by_parts (train_trainer_t *t, double lr, bool stop,
                                      struct outcome *o, train_error_t *err)
 {
     train_span_t part = train_trace_begin ("step", "forward and backward");
-    double begin = now (), waited = t->slow.waited_s;
+    double begin = clock_s (), waited = t->slow.waited_s;
     int64_t n = 0;
     train_status_t status = run_passes (t, &o->sums[LOSS], &n, err);
 
     train_trace_end (&part, NULL, NULL, 0);
-    trainer_slow_add (&t->slow, now () - begin, t->slow.waited_s - waited);
+    trainer_slow_add (&t->slow, clock_s () - begin, t->slow.waited_s - waited);
     if (status != TRAIN_OK)
         return status;
     o->sums[TOKENS] = (double)n;
@@ -373,7 +365,7 @@ train_status_t train_trainer_step (train_trainer_t *t, bool stop,
                                    train_metrics_t *ret_metrics,
                                    train_error_t *err)
 {
-    double begin = now (), scale = trainer_loss_scale (t);
+    double begin = clock_s (), scale = trainer_loss_scale (t);
     double lr = train_schedule_lr (&t->opts.schedule, t->step);
     train_span_t whole = train_trace_begin ("step", "step");
     struct outcome o = {0};
@@ -397,7 +389,7 @@ train_status_t train_trainer_step (train_trainer_t *t, bool stop,
             .grad_norm = o.norm,
             .lr = lr,
             .tokens = t->n_tokens,
-            .step_s = now () - begin,
+            .step_s = clock_s () - begin,
             .skipped = o.bad,
             .n_skips = t->n_skips,
             .stop = o.sums[STOP] > 0,

@@ -9,12 +9,12 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <train/trace.h>
 
 #include "err.h"
 #include "opts.h"
+#include "sock.h"
 #include "trainer.h"
 
 struct eval {
@@ -26,14 +26,6 @@ struct eval {
     int32_t *starts;           /* as these, with documents; else NULL */
     double *sums;              /* (passes) losses, then (passes) tokens */
 };
-
-static double now (void)
-{
-    struct timespec ts;
-
-    clock_gettime (CLOCK_MONOTONIC, &ts);
-    return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
-}
 
 static train_status_t count_samples (struct eval *e, int64_t wanted,
                                      train_error_t *err)
@@ -169,7 +161,7 @@ train_status_t train_trainer_eval (train_trainer_t *t,
                                    const train_eval_options_t *opts,
                                    train_eval_t *ret_eval, train_error_t *err)
 {
-    double begin = now ();
+    double begin = clock_s ();
     train_span_t span = train_trace_begin ("step", "evaluation");
     train_eval_t got = {0};
     struct eval e = {0};
@@ -187,7 +179,7 @@ train_status_t train_trainer_eval (train_trainer_t *t,
     free (e.sums);
     if (status != TRAIN_OK)
         return trainer_name_saved (t, status, err);
-    got.eval_s = now () - begin;
+    got.eval_s = clock_s () - begin;
     *ret_eval = got;
     return TRAIN_OK;
 }

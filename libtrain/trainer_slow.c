@@ -6,33 +6,25 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <train/watch.h>
 
 #include "err.h"
+#include "sock.h"
 #include "trainer.h"
 
 #define LOST_S 0.1 /* less is not worth a line */
-
-static double now (void)
-{
-    struct timespec ts;
-
-    clock_gettime (CLOCK_MONOTONIC, &ts);
-    return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
-}
 
 static train_status_t before (void *arg, size_t unit, bool backward,
                               train_error_t *err)
 {
     struct trainer_slow *slow = arg;
-    double begin = now ();
+    double begin = clock_s ();
     train_status_t status =
         slow->inner.before (slow->inner.arg, unit, backward, err);
 
-    slow->waited_s += now () - begin;
+    slow->waited_s += clock_s () - begin;
     return status;
 }
 
@@ -40,11 +32,11 @@ static train_status_t after (void *arg, size_t unit, bool backward,
                              train_error_t *err)
 {
     struct trainer_slow *slow = arg;
-    double begin = now ();
+    double begin = clock_s ();
     train_status_t status =
         slow->inner.after (slow->inner.arg, unit, backward, err);
 
-    slow->waited_s += now () - begin;
+    slow->waited_s += clock_s () - begin;
     return status;
 }
 

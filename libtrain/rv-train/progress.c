@@ -7,18 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "libtrain/sock.h"
+
 #define DRAW_S 0.1
-
-static double now (void)
-{
-    struct timespec ts;
-
-    clock_gettime (CLOCK_MONOTONIC, &ts);
-    return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
-}
 
 void progress_begin (struct progress *p, int64_t steps, int64_t every)
 {
@@ -80,7 +73,7 @@ static void stay (struct progress *p, const train_metrics_t *m,
 static void draw (struct progress *p, const train_metrics_t *m,
                   double tok_per_s, int64_t mem_bytes)
 {
-    double at = now ();
+    double at = clock_s ();
     int64_t left, done = m->step - p->from;
     char line[320];
     int n;
@@ -108,7 +101,7 @@ void progress_step (struct progress *p, const train_metrics_t *m,
         return;
     if (p->from < 0) {
         p->from = m->step;
-        p->begin_s = now ();
+        p->begin_s = clock_s ();
     }
     if (m->step % p->every == 0 || m->step == 1 || m->step == p->steps
         || m->skipped || eval)

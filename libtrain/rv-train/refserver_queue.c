@@ -8,9 +8,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "libtrain/err.h"
+#include "libtrain/sock.h"
 
 struct refserver_queue {
     train_reference_t *reference;
@@ -23,14 +23,6 @@ struct refserver_queue {
     double seconds; /* of a request, lately */
     bool stop;
 };
-
-static double now (void)
-{
-    struct timespec t;
-
-    clock_gettime (CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static size_t most_of (size_t a, size_t b)
 {
@@ -208,10 +200,10 @@ static void *work (void *arg)
     while ((list = take (q))) {
         train_error_t err = {0};
         size_t passes = 0;
-        double begin = now ();
+        double begin = clock_s ();
         train_status_t status = compute (q, list, &passes, &err);
 
-        note (q, list, passes, now () - begin);
+        note (q, list, passes, clock_s () - begin);
         give_back (list, status, &err);
     }
     return NULL;

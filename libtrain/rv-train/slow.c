@@ -2,15 +2,13 @@
  * slow.c - when ranks are compared, and when that is worth a line */
 #include "slow.h"
 
-#include <time.h>
-
 #include "libtrain/err.h"
+#include "libtrain/sock.h"
 
 train_status_t slow_step (struct slow *slow, train_trainer_t *trainer,
                           double factor, char *text, size_t size,
                           train_error_t *err)
 {
-    struct timespec ts;
     double now;
     int rank;
 
@@ -20,8 +18,7 @@ train_status_t slow_step (struct slow *slow, train_trainer_t *trainer,
     TRY (train_trainer_slow (trainer, factor, &rank, text, size, err));
     if (rank < 0)
         return TRAIN_OK;
-    clock_gettime (CLOCK_MONOTONIC, &ts);
-    now = (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
+    now = clock_s ();
     if (slow->s > 0 && slow->rank == rank && now - slow->s < SLOW_QUIET) {
         text[0] = '\0';
         return TRAIN_OK;
