@@ -1,49 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * optim.c - AdamW over ranges of one arena */
+ * optim.c - AdamW over ranges of one arena: options, state, and what it tells */
 #include "config.h"
-
-#include <train/optim.h>
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend.h"
 #include "err.h"
-#include "kernels/kernels.h"
-#include "optim.h"
-#include "optim_far.h"
+#include "optim_state.h"
 #include "opts.h"
-
-#ifndef HAVE_CUDA
-#define HAVE_CUDA 0
-#endif
-
-/* Neighbours of the same decay are one range: one pass of the kernel. */
-struct range {
-    size_t offset, count;
-    bool decay;
-    uint64_t first; /* number of its first element in the model */
-};
-
-struct train_adamw {
-    train_adamw_options_t opts;
-    train_dtype_t dtype;
-    size_t numel;
-    struct range *range;
-    size_t n_ranges;
-    const struct backend_ops *ops;
-    int device; /* as [ops] counts */
-    bool gpu;
-    size_t esize; /* of moments, gradients, masters */
-    void *arena;  /* m, v, then masters; with [far] pinned memory of the host */
-    size_t bytes; /* of it */
-    struct adamw_far *far; /* NULL: it is where the weights are */
-    train_tensor_t m, v, masters;
-    bool has_masters;
-    float *factor; /* of a GPU: what grad_scale is given by */
-    int64_t updates;
-};
 
 static train_status_t check_options (const train_adamw_options_t *opts,
                                      train_adamw_options_t *o,
@@ -80,7 +45,8 @@ static train_status_t add_ranges (train_adamw_t *a, const train_param_t *params,
         return err_set (err, TRAIN_ENOMEM, "no memory for %zu ranges", n);
     for (size_t i = 0; i < n; i++) {
         const train_param_t *p = &params[i];
-        struct range *last = a->n_ranges ? &a->range[a->n_ranges - 1] : NULL;
+        struct adamw_range *last =
+            a->n_ranges ? &a->range[a->n_ranges - 1] : NULL;
         uint64_t number = first ? first[i] : p->offset;
 
         if (p->offset < end || p->offset > a->numel
@@ -96,14 +62,9 @@ static train_status_t add_ranges (train_adamw_t *a, const train_param_t *params,
             last->count += p->count;
         else
             a->range[a->n_ranges++] =
-                (struct range){p->offset, p->count, p->decay, number};
+                (struct adamw_range){p->offset, p->count, p->decay, number};
     }
     return TRAIN_OK;
-}
-
-static bool is_half (const train_adamw_t *a)
-{
-    return a->dtype == TRAIN_BF16 || a->dtype == TRAIN_F16;
 }
 
 /* The k-th array of the arena. */
@@ -133,7 +94,7 @@ static train_status_t add_arena (train_adamw_t *a, train_error_t *err)
 
 static train_status_t add_moments (train_adamw_t *a, train_error_t *err)
 {
-    size_t arrays = is_half (a) ? 3 : 2;
+    size_t arrays = adamw_is_half (a) ? 3 : 2;
     train_status_t status;
     void *factor = NULL;
 
@@ -149,7 +110,7 @@ static train_status_t add_moments (train_adamw_t *a, train_error_t *err)
     a->factor = factor;
     TRY (view (a, &a->m, 0, err));
     TRY (view (a, &a->v, 1, err));
-    if (is_half (a))
+    if (adamw_is_half (a))
         TRY (view (a, &a->masters, 2, err));
     return a->ops->sync (NULL, err);
 }
@@ -236,304 +197,6 @@ void train_adamw_destroy (train_adamw_t *a)
     free (a);
 }
 
-static train_status_t check_tensor (const train_adamw_t *a, const DLTensor *t,
-                                    train_dtype_t want, bool may_be_far,
-                                    const char *what, train_error_t *err)
-{
-    train_dtype_t dtype;
-
-    if (!t || !train_tensor_is_compact (t)
-        || train_tensor_numel (t) != (int64_t)a->numel)
-        return err_set (err, TRAIN_EINVAL,
-                        "adamw: %s is not a compact tensor of %zu elements",
-                        what, a->numel);
-    if (train_dtype_of (t->dtype, &dtype, NULL) != TRAIN_OK || dtype != want)
-        return err_set (err, TRAIN_EINVAL, "adamw: %s is not %s", what,
-                        train_dtype_name (want));
-    if (may_be_far && a->far && t->device.device_type == kDLCPU)
-        return TRAIN_OK;
-    if ((t->device.device_type == kDLCUDA) != a->gpu
-        || (a->gpu && t->device.device_id != a->device))
-        return err_set (err, TRAIN_EINVAL,
-                        "adamw: %s is of another device than the moments",
-                        what);
-    return TRAIN_OK;
-}
-
-static void *start (const DLTensor *t)
-{
-    return (char *)t->data + t->byte_offset;
-}
-
-#define UPDATE(real, suffix)                                                   \
-    kern_adamw_##suffix##_host ((real *)start (weights) + r->offset,           \
-                                (real *)start (&a->m.t) + r->offset,           \
-                                (real *)start (&a->v.t) + r->offset,           \
-                                (const real *)start (grads) + r->offset,       \
-                                r->count, lr, o->beta1, o->beta2, o->eps,      \
-                                r->decay ? o->weight_decay : 0, grad_scale,    \
-                                a->updates + 1, NULL)
-
-static void update_plain (train_adamw_t *a, DLTensor *weights,
-                          const DLTensor *grads, double lr, double grad_scale)
-{
-    const train_adamw_options_t *o = &a->opts;
-
-    for (size_t i = 0; i < a->n_ranges; i++) {
-        const struct range *r = &a->range[i];
-
-        if (a->dtype == TRAIN_F64)
-            UPDATE (double, f64);
-        else
-            UPDATE (float, f32);
-    }
-}
-
-static void take_masters (train_adamw_t *a, const DLTensor *weights,
-                          void *stream)
-{
-    void (*widen) (float *, const uint16_t *, size_t, void *) =
-        a->dtype == TRAIN_BF16 ? kern_cast_bf16_f32_host
-                               : kern_cast_f16_f32_host;
-
-    if (!is_half (a) || a->has_masters)
-        return;
-    a->has_masters = true;
-#if HAVE_CUDA
-    if (a->gpu)
-        widen = a->dtype == TRAIN_BF16 ? kern_cast_bf16_f32_cuda
-                                       : kern_cast_f16_f32_cuda;
-#endif
-    widen (start (&a->masters.t), start (weights), a->numel, stream);
-}
-
-static void narrow (const train_adamw_t *a, uint16_t *to, const float *from,
-                    size_t n, void *stream)
-{
-    void (*run) (uint16_t *, const float *, size_t, void *) =
-        a->dtype == TRAIN_BF16 ? kern_cast_f32_bf16_host
-                               : kern_cast_f32_f16_host;
-
-#if HAVE_CUDA
-    if (a->gpu)
-        run = a->dtype == TRAIN_BF16 ? kern_cast_f32_bf16_cuda
-                                     : kern_cast_f32_f16_cuda;
-#endif
-    run (to, from, n, stream);
-}
-
-struct adamw_key {
-    uint32_t word[2];
-};
-
-static struct adamw_key key_of (const train_adamw_t *a)
-{
-    return (struct adamw_key){
-        {(uint32_t)a->opts.seed, (uint32_t)(a->opts.seed >> 32)}};
-}
-
-void adamw_round (train_adamw_t *a, const float *p, uint16_t *copy,
-                  void *stream)
-{
-    struct adamw_key key = key_of (a);
-    int before = a->ops->enter (a->device);
-
-    for (size_t i = 0; a->opts.stochastic && i < a->n_ranges; i++) {
-        const struct range *r = &a->range[i];
-
-        a->ops->flat->round (copy + r->offset, p + r->offset, r->count,
-                             a->updates, r->first, key.word, stream);
-    }
-    a->ops->leave (before);
-}
-
-/* An update of halves, or of a GPU. */
-struct update {
-    const train_adamw_t *adamw;
-    float *weights;   /* (numel) masters */
-    uint16_t *copy;   /* (numel) their BF16; NULL: none */
-    uint16_t *halves; /* (numel) F16 weights; NULL: none */
-    const float *grads, *factor;
-    double lr;
-    void *stream;
-};
-
-/* Elements [first, first + n), whose p, m and v are [at]. The kernel writes the
- * copy of bf16 itself. */
-static void update_part (const struct update *u, const struct range *r,
-                         float *const at[], size_t first, size_t n)
-{
-    const train_adamw_options_t *o = &u->adamw->opts;
-    struct adamw_key key = key_of (u->adamw);
-
-    u->adamw->ops->flat->adamw (
-        at[0], u->copy ? u->copy + first : NULL, at[1], at[2], u->grads + first,
-        u->factor, n, u->lr, o->beta1, o->beta2, o->eps,
-        r->decay ? o->weight_decay : 0, u->adamw->updates + 1,
-        r->first + (first - r->offset), o->stochastic ? key.word : NULL,
-        u->stream);
-    if (u->halves)
-        narrow (u->adamw, u->halves + first, at[0], n, u->stream);
-}
-
-/* What of the ranges lies in [first, first + n), which begins at [at]; weights
- * that were not brought are where they are. */
-static void update_piece (void *arg, float *const at[], size_t first, size_t n)
-{
-    const struct update *u = arg;
-    const train_adamw_t *a = u->adamw;
-
-    for (size_t i = 0; i < a->n_ranges; i++) {
-        const struct range *r = &a->range[i];
-        size_t from = r->offset > first ? r->offset : first;
-        size_t end = r->offset + r->count;
-        float *part[ADAMW_FAR_ARRAYS];
-
-        if (end > first + n)
-            end = first + n;
-        if (from >= end)
-            continue;
-        for (int k = 0; k < ADAMW_FAR_ARRAYS; k++)
-            part[k] = at[k] ? at[k] + (from - first) : u->weights + from;
-        update_part (u, r, part, from, end - from);
-    }
-}
-
-static train_status_t update_mixed (train_adamw_t *a, DLTensor *weights,
-                                    uint16_t *copy, const DLTensor *grads,
-                                    double lr, const float *factor,
-                                    void *stream, train_error_t *err)
-{
-    DLTensor *p = is_half (a) ? &a->masters.t : weights;
-    struct update u = {a,
-                       start (p),
-                       copy,
-                       a->dtype == TRAIN_F16 ? start (weights) : NULL,
-                       start (grads),
-                       factor,
-                       lr,
-                       stream};
-    float *arrays[ADAMW_FAR_ARRAYS] = {u.weights, start (&a->m.t),
-                                       start (&a->v.t)};
-
-    if (!a->far) {
-        update_piece (&u, arrays, 0, a->numel);
-        return TRAIN_OK;
-    }
-    if (p->device.device_type == kDLCUDA)
-        arrays[0] = NULL;
-    return adamw_far_run (a->far, arrays, a->numel, stream, update_piece, &u,
-                          err);
-}
-
-static train_status_t check_step (const train_adamw_t *a,
-                                  const DLTensor *weights,
-                                  const DLTensor *grads, double lr,
-                                  double grad_scale, train_error_t *err)
-{
-    train_dtype_t wide = a->dtype == TRAIN_F64 ? TRAIN_F64 : TRAIN_F32;
-
-    TRY (check_tensor (a, weights, a->dtype, !is_half (a), "weights", err));
-    TRY (check_tensor (a, grads, wide, false, "grads", err));
-    if (!isfinite (lr) || lr < 0 || !isfinite (grad_scale))
-        return err_set (err, TRAIN_EINVAL,
-                        "adamw: lr %g or grad_scale %g is no usable number", lr,
-                        grad_scale);
-    return TRAIN_OK;
-}
-
-train_status_t adamw_enqueue (train_adamw_t *a, DLTensor *weights,
-                              const DLTensor *grads, double lr,
-                              const float *factor, void *stream,
-                              train_error_t *err)
-{
-    train_status_t status;
-    int before;
-
-    TRY (check_step (a, weights, grads, lr, 1, err));
-    before = a->ops->enter (a->device);
-    take_masters (a, weights, stream);
-    status = update_mixed (a, weights,
-                           a->dtype == TRAIN_BF16 ? start (weights) : NULL,
-                           grads, lr, factor, stream, err);
-    a->ops->leave (before);
-    return status;
-}
-
-train_status_t adamw_enqueue_copy (train_adamw_t *a, DLTensor *weights,
-                                   uint16_t *copy, const DLTensor *grads,
-                                   double lr, const float *factor, void *stream,
-                                   train_error_t *err)
-{
-    train_status_t status;
-    int before;
-
-    TRY (check_step (a, weights, grads, lr, 1, err));
-    if (is_half (a) || a->dtype == TRAIN_F64)
-        return err_set (err, TRAIN_EINVAL, "adamw: copies are of F32 weights");
-    before = a->ops->enter (a->device);
-    status = update_mixed (a, weights, copy, grads, lr, factor, stream, err);
-    a->ops->leave (before);
-    return status;
-}
-
-train_status_t train_adamw_step (train_adamw_t *a, DLTensor *weights,
-                                 const DLTensor *grads, double lr,
-                                 double grad_scale, train_error_t *err)
-{
-    float factor = (float)grad_scale;
-
-    TRY (check_step (a, weights, grads, lr, grad_scale, err));
-    if (!a->gpu && !is_half (a)) {
-        update_plain (a, weights, grads, lr, grad_scale);
-    } else {
-        TRY (a->ops->copy (a->factor, &factor, sizeof (factor), NULL, err));
-        TRY (adamw_enqueue (a, weights, grads, lr, a->factor, NULL, err));
-        TRY (a->ops->sync (NULL, err));
-    }
-    a->updates++;
-    return TRAIN_OK;
-}
-
-DLTensor *train_adamw_masters (train_adamw_t *a)
-{
-    return is_half (a) ? &a->masters.t : NULL;
-}
-
-void train_adamw_set_masters (train_adamw_t *a)
-{
-    a->has_masters = true;
-}
-
-train_status_t adamw_widen (train_adamw_t *a, const DLTensor *weights,
-                            train_error_t *err)
-{
-    int before;
-
-    TRY (check_tensor (a, weights, a->dtype, !is_half (a), "weights", err));
-    before = a->ops->enter (a->device);
-    take_masters (a, weights, NULL);
-    a->ops->leave (before);
-    return a->ops->sync (NULL, err);
-}
-
-train_status_t adamw_narrow (train_adamw_t *a, DLTensor *weights,
-                             train_error_t *err)
-{
-    int before;
-
-    TRY (check_tensor (a, weights, a->dtype, !is_half (a), "weights", err));
-    if (!is_half (a))
-        return TRAIN_OK;
-    a->has_masters = true;
-    before = a->ops->enter (a->device);
-    narrow (a, start (weights), start (&a->masters.t), a->numel, NULL);
-    a->ops->leave (before);
-    if (a->dtype == TRAIN_BF16)
-        adamw_round (a, start (&a->masters.t), start (weights), NULL);
-    return a->ops->sync (NULL, err);
-}
-
 DLTensor *train_adamw_m (train_adamw_t *a)
 {
     return &a->m.t;
@@ -542,6 +205,16 @@ DLTensor *train_adamw_m (train_adamw_t *a)
 DLTensor *train_adamw_v (train_adamw_t *a)
 {
     return &a->v.t;
+}
+
+DLTensor *train_adamw_masters (train_adamw_t *a)
+{
+    return adamw_is_half (a) ? &a->masters.t : NULL;
+}
+
+void train_adamw_set_masters (train_adamw_t *a)
+{
+    a->has_masters = true;
 }
 
 int64_t train_adamw_updates (const train_adamw_t *a)

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * optim_state.h - what an AdamW is made of, for its own files. */
+#ifndef TRAIN_OPTIM_STATE_H
+#define TRAIN_OPTIM_STATE_H
+
+#include <train/optim.h>
+
+#include "backend.h"
+#include "optim.h"
+#include "optim_far.h"
+
+/* Neighbours of the same decay are one range: one pass of the kernel. */
+struct adamw_range {
+    size_t offset, count;
+    bool decay;
+    uint64_t first; /* number of its first element in the model */
+};
+
+struct train_adamw {
+    train_adamw_options_t opts;
+    train_dtype_t dtype;
+    size_t numel;
+    struct adamw_range *range;
+    size_t n_ranges;
+    const struct backend_ops *ops;
+    int device; /* as [ops] counts */
+    bool gpu;
+    size_t esize; /* of moments, gradients, masters */
+    void *arena;  /* m, v, then masters; with [far] pinned memory of the host */
+    size_t bytes; /* of it */
+    struct adamw_far *far; /* NULL: it is where the weights are */
+    train_tensor_t m, v, masters;
+    bool has_masters;
+    float *factor; /* of a GPU: what grad_scale is given by */
+    int64_t updates;
+};
+
+static inline bool adamw_is_half (const train_adamw_t *a)
+{
+    return a->dtype == TRAIN_BF16 || a->dtype == TRAIN_F16;
+}
+
+#endif
