@@ -384,11 +384,6 @@ bool fsdp_is_sharded (const struct fsdp *f)
     return f->sharded;
 }
 
-bool fsdp_is_plain (const struct fsdp *f)
-{
-    return !f->sharded && !f->low;
-}
-
 train_dtype_t fsdp_real (const struct fsdp *f)
 {
     return f->dtype;

@@ -127,8 +127,6 @@ train_status_t fsdp_adamw (const struct fsdp *fsdp,
 const train_shard_plan_t *fsdp_plan (const struct fsdp *fsdp);
 int fsdp_rank (const struct fsdp *fsdp); /* in the plan */
 bool fsdp_is_sharded (const struct fsdp *fsdp);
-/* Are the model's own arenas the shard: all of it, and no masters beside it? */
-bool fsdp_is_plain (const struct fsdp *fsdp);
 train_dtype_t fsdp_real (const struct fsdp *fsdp); /* of the shard */
 DLTensor *fsdp_weights (struct fsdp *fsdp); /* masters of the shard, 1-D */
 DLTensor *fsdp_grads (struct fsdp *fsdp);

@@ -123,11 +123,6 @@ void outpath_free (char **list)
     free (list);
 }
 
-bool outpath_magic (const char *pattern)
-{
-    return strcspn (pattern, "*?[\\") < part_len (pattern);
-}
-
 bool outpath_match (const char *pattern, const char *name)
 {
     char part[PART_MAX + 1];

@@ -19,10 +19,6 @@ int outpath_parse (const char *list, char ***ret, size_t *n,
                    struct rv_error *err);
 void outpath_free (char **list); /* NULL is fine */
 
-/* outpath_magic - does the first part (up to a slash) match more than itself?
- */
-bool outpath_magic (const char *pattern);
-
 /* outpath_match - does the first part of [pattern] match [name]? As a shell
  * does: a leading dot only by itself. */
 bool outpath_match (const char *pattern, const char *name);
