@@ -7,11 +7,12 @@
 #
 # usage: multi.sh [bench|step|test], in the build folder, or any with its
 # tests/gpu, tests/bench and rv-train (beside test_probe, or where it is installed:
-# that runs it; top_srcdir and top_builddir set: rv-train trains too); the library that NCCL is loaded from is on
-# LD_LIBRARY_PATH. TRAIN_TORCH names PyTorch's training loop, whose rows then
-# stand beside those of step; ROWS takes those rows alone whose name it fits. TAP,
-# and after "#" what the programs print; last line: the sum. Some twelve minutes;
-# no step takes more than its limit. NVLink multicast stays off.
+# that runs it; top_srcdir and top_builddir set: rv-train trains too); the library
+# that NCCL is loaded from is on LD_LIBRARY_PATH. TRAIN_TORCH names PyTorch's
+# training loop, whose rows then stand beside those of step; ROWS takes those rows
+# alone whose name it fits. TAP, and after "#" what the programs print; last line:
+# the sum. Some twelve minutes; no step takes more than its limit. NVLink multicast
+# stays off.
 set -u
 what=${1:-all}
 export NCCL_NVLS_ENABLE=0
