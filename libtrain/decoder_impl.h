@@ -455,6 +455,9 @@ void decoder_set_hooks (train_decoder_t *decoder,
  *   weights   of the unit, of the decoder's dtype, written */
 void decoder_init_unit (const train_decoder_t *decoder, size_t unit,
                         uint64_t seed, void *weights);
+/* decoder_init_param - of parameter [index] alone, to [weights] of it. */
+void decoder_init_param (const train_decoder_t *decoder, size_t index,
+                         uint64_t seed, void *weights);
 
 /* decoder_enter, decoder_leave - the hooks around a unit's use in a pass.
  * decoder_turn - leave one, enter the other. TRAIN_ESTATE: no weights, or in

@@ -140,10 +140,10 @@ static size_t threads_for (size_t count)
     return n < 1 ? 1 : n < THREADS ? n : THREADS;
 }
 
-/* Parameter [i] to [weights] of it, by several threads where it is large. A
- * thread that cannot be had is done without. */
-static void draw (const train_decoder_t *m, size_t i, uint64_t seed,
-                  void *weights)
+/* By several threads where it is large. A thread that cannot be had is done
+ * without. */
+void decoder_init_param (const train_decoder_t *m, size_t i, uint64_t seed,
+                         void *weights)
 {
     size_t count = m->params[i].count, n = threads_for (count);
     size_t number = number_of (m, i);
@@ -178,7 +178,7 @@ void decoder_init_unit (const train_decoder_t *m, size_t unit, uint64_t seed,
         size_t at = (p->offset - u->first) * train_dtype_size (m->config.dtype);
 
         if (p->offset >= u->first && p->offset - u->first < u->count)
-            draw (m, i, seed, (char *)weights + at);
+            decoder_init_param (m, i, seed, (char *)weights + at);
     }
 }
 

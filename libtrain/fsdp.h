@@ -30,6 +30,7 @@
 #include <train/decoder.h>
 #include <train/group.h>
 #include <train/optim.h>
+#include <train/safetensors.h>
 #include <train/shard.h>
 #include <train/status.h>
 #include <train/tensor.h>
@@ -111,11 +112,13 @@ train_status_t fsdp_match (const train_shard_plan_t *plan, const char *no_decay,
                            const char *frozen, bool **ret_no_decay,
                            bool **ret_frozen, train_error_t *err);
 /* fsdp_init_decoder - each rank draws its shard of what train_decoder_init
- * draws, masters before they are rounded; no rank has more than a unit of the
- * model at a time. Local. */
+ * draws, or has it from files, masters before they are rounded; no rank has more
+ * than a unit of the model at a time. Local.
+ *   files   of hf_open; adapters are drawn all the same. NULL: all is drawn */
 train_status_t fsdp_init_decoder (struct fsdp *fsdp,
-                                  const train_decoder_t *decoder, uint64_t seed,
-                                  train_error_t *err);
+                                  const train_decoder_t *decoder,
+                                  const train_safetensors_t *files,
+                                  uint64_t seed, train_error_t *err);
 /* fsdp_adamw - an optimizer over this rank's shard. */
 train_status_t fsdp_adamw (const struct fsdp *fsdp,
                            const train_decoder_t *decoder,

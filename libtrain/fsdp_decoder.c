@@ -7,6 +7,7 @@
 #include "optim.h"
 #include "fsdp_impl.h"
 #include "group_impl.h"
+#include "hf_impl.h"
 
 train_status_t train_decoder_create_bare (const train_decoder_config_t *config,
                                           train_decoder_t **ret_decoder,
@@ -169,6 +170,7 @@ static train_status_t keep (struct fsdp *f, const train_decoder_t *d,
 }
 
 train_status_t fsdp_init_decoder (struct fsdp *f, const train_decoder_t *d,
+                                  const train_safetensors_t *files,
                                   uint64_t seed, train_error_t *err)
 {
     train_decoder_config_t c = *train_decoder_config (d);
@@ -186,7 +188,10 @@ train_status_t fsdp_init_decoder (struct fsdp *f, const train_decoder_t *d,
                 err_set (err, TRAIN_ENOMEM, "no memory to draw unit %zu", u);
             break;
         }
-        decoder_init_unit (draws, u, seed, drawn);
+        if (files)
+            hf_unit (draws, files, u, seed, drawn);
+        else
+            decoder_init_unit (draws, u, seed, drawn);
         status = keep (f, d, u, drawn, err);
         free (drawn);
     }

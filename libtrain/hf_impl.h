@@ -7,6 +7,7 @@
 #include <jansson.h>
 
 #include <train/hf.h>
+#include <train/safetensors.h>
 
 /* hf_parse - describe a model by the text of a config.json.
  *   text, n     JSON
@@ -21,6 +22,17 @@ train_status_t hf_parse (const char *text, size_t n,
 train_status_t hf_config_text (const train_decoder_config_t *config,
                                int64_t positions, char **ret_text,
                                train_error_t *err);
+
+/* hf_open - the files of [dir], held against the parameters of [m], as
+ * train_hf_load does it. Adapters among them are TRAIN_EFORMAT.
+ *   ret   end with train_safetensors_close
+ * hf_unit - the unit's part of [files], which are of hf_open, its adapters as
+ * decoder_init_unit draws them.
+ *   weights   of the unit, of the decoder's dtype, in host memory, written */
+train_status_t hf_open (const char *dir, const train_decoder_t *decoder,
+                        train_safetensors_t **ret, train_error_t *err);
+void hf_unit (const train_decoder_t *decoder, const train_safetensors_t *files,
+              size_t unit, uint64_t seed, void *weights);
 
 /* hf_get - member [key] of [root]; NULL where it is missing or null.
  * hf_int - a whole number in least..INT_MAX; [fallback] where it is missing,

@@ -113,11 +113,12 @@ static size_t n_stored (const train_decoder_t *m)
     return n;
 }
 
+/* Adapters are none of a model's files: who leaves them there must know. */
 static bool is_param (const train_decoder_t *m, const char *name)
 {
     for (size_t i = 0; i < m->n_params; i++)
         if (strcmp (m->params[i].name, name) == 0)
-            return true;
+            return !decoder_is_lora (name);
     return false;
 }
 
@@ -200,6 +201,10 @@ static bool same_type (train_dtype_t dtype, train_st_type_t type)
 static void convert (void *to, train_dtype_t dtype, const train_st_entry_t *e,
                      size_t count)
 {
+    if (same_type (dtype, e->type)) {
+        memcpy (to, e->data, e->bytes);
+        return;
+    }
     for (size_t k = 0; k < count; k++) {
         double x = element (e, k);
 
@@ -221,17 +226,11 @@ static train_status_t fill (train_decoder_t *m, const train_param_t *p,
 {
     size_t esize = m->kern->elem_size;
     char *to = (char *)m->weights.t.data + p->offset * esize;
-    const void *from = own;
 
-    if (!m->gpu)
-        own = to;
-    if (same_type (m->config.dtype, e->type))
-        from = memcpy (own, e->data, e->bytes);
-    else
-        convert (own, m->config.dtype, e, p->count);
+    convert (m->gpu ? own : to, m->config.dtype, e, p->count);
     if (!m->gpu)
         return TRAIN_OK;
-    TRY (m->ops->copy (to, from, p->count * esize, m->stream, err));
+    TRY (m->ops->copy (to, own, p->count * esize, m->stream, err));
     return m->ops->sync (m->stream, err);
 }
 
@@ -256,6 +255,44 @@ static train_status_t fill_all (train_decoder_t *m,
     return status;
 }
 
+train_status_t hf_open (const char *dir, const train_decoder_t *m,
+                        train_safetensors_t **ret, train_error_t *err)
+{
+    train_safetensors_t *set = NULL;
+    train_status_t status = train_safetensors_open_set (dir, &set, err);
+
+    for (size_t i = 0; i < m->n_params && status == TRAIN_OK; i++)
+        if (!decoder_is_lora (m->params[i].name))
+            status = check_param (set, dir, &m->params[i], err);
+    if (status == TRAIN_OK)
+        status = check_surplus (m, set, dir, err);
+    if (status == TRAIN_OK)
+        *ret = set;
+    else
+        train_safetensors_close (set);
+    return status;
+}
+
+void hf_unit (const train_decoder_t *m, const train_safetensors_t *files,
+              size_t unit, uint64_t seed, void *weights)
+{
+    const struct decoder_unit *u = &m->units[unit];
+
+    for (size_t i = 0; i < m->n_params; i++) {
+        const train_param_t *p = &m->params[i];
+        char *to;
+
+        if (p->offset < u->first || p->offset - u->first >= u->count)
+            continue;
+        to = (char *)weights + (p->offset - u->first) * m->kern->elem_size;
+        if (decoder_is_lora (p->name))
+            decoder_init_param (m, i, seed, to);
+        else
+            convert (to, m->config.dtype,
+                     train_safetensors_find (files, p->name), p->count);
+    }
+}
+
 train_status_t train_hf_load (const char *dir, train_decoder_t *m,
                               train_error_t *err)
 {
@@ -264,14 +301,8 @@ train_status_t train_hf_load (const char *dir, train_decoder_t *m,
 
     if (!dir || !*dir || !m)
         return err_set (err, TRAIN_EINVAL, "model: dir or decoder is missing");
-    status = train_safetensors_open_set (dir, &set, err);
-    for (size_t i = 0; i < m->n_params && status == TRAIN_OK; i++)
-        if (!decoder_is_lora (m->params[i].name))
-            status = check_param (set, dir, &m->params[i], err);
-    if (status == TRAIN_OK)
-        status = check_surplus (m, set, dir, err);
-    if (status == TRAIN_OK)
-        status = fill_all (m, set, err);
+    TRY (hf_open (dir, m, &set, err));
+    status = fill_all (m, set, err);
     train_safetensors_close (set);
     return status;
 }

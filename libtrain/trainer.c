@@ -90,26 +90,6 @@ static train_status_t make_engine (train_trainer_t *t, train_error_t *err)
     return fsdp_adamw (t->fsdp, t->decoder, &o->adamw, &t->adamw, err);
 }
 
-/* Initial weights pass through libm, which another node may have newer. */
-static train_status_t same_weights (train_trainer_t *t, train_error_t *err)
-{
-    if (t->gpu || fsdp_is_sharded (t->fsdp))
-        return TRAIN_OK;
-    TRY (fsdp_settle (t->fsdp, err));
-    TRY (trainer_shard_spread (t, fsdp_weights (t->fsdp), err));
-    return trainer_updated (t, err);
-}
-
-train_status_t train_trainer_init (train_trainer_t *t, uint64_t seed,
-                                   train_error_t *err)
-{
-    if (t->gpu)
-        return trainer_gpu_init (t, seed, err);
-    TRY (fsdp_init_decoder (t->fsdp, t->decoder, seed, err));
-    TRY (trainer_updated (t, err));
-    return same_weights (t, err);
-}
-
 static train_status_t set_up (train_trainer_t *t, train_error_t *err)
 {
     size_t n;
@@ -135,7 +115,7 @@ static train_status_t set_up (train_trainer_t *t, train_error_t *err)
     if (t->data && train_data_is_documents (t->data)
         && !(t->starts = calloc (n, sizeof (*t->starts))))
         return err_set (err, TRAIN_ENOMEM, "no memory for %zu tokens", n);
-    return same_weights (t, err);
+    return trainer_same_weights (t, err);
 }
 
 train_status_t trainer_create (const train_trainer_options_t *opts,

@@ -87,6 +87,9 @@ double trainer_loss_scale (const train_trainer_t *trainer);
 double trainer_token_scale (train_trainer_t *trainer);
 bool trainer_is_sharded (const train_trainer_t *trainer);
 train_status_t trainer_updated (train_trainer_t *trainer, train_error_t *err);
+/* trainer_same_weights - replicas get rank 0's. Collective. */
+train_status_t trainer_same_weights (train_trainer_t *trainer,
+                                     train_error_t *err);
 
 /* trainer_agree - all-reduce [status] by MAX, so that ranks go on or stop
  * together. Returns the worst; a rank that was fine itself gets the text

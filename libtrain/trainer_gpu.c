@@ -8,6 +8,7 @@
 #include "decoder_impl.h"
 #include "err.h"
 #include "gpu_step.h"
+#include "hf_impl.h"
 #include "optim.h"
 #include "trainer.h"
 
@@ -127,9 +128,10 @@ void trainer_gpu_destroy (struct trainer_gpu *g)
     free (g);
 }
 
-/* One unit of what is drawn, in f32, to the masters. */
-static train_status_t draw_unit (const train_trainer_t *t,
-                                 const train_decoder_t *draws, size_t unit,
+/* One unit of what is drawn or in files, in f32, to the masters. */
+static train_status_t init_unit (const train_trainer_t *t,
+                                 const train_decoder_t *draws,
+                                 const train_safetensors_t *files, size_t unit,
                                  uint64_t seed, train_error_t *err)
 {
     const train_decoder_t *m = t->decoder;
@@ -141,7 +143,10 @@ static train_status_t draw_unit (const train_trainer_t *t,
 
     if (!drawn)
         return err_set (err, TRAIN_ENOMEM, "no memory to draw unit %zu", unit);
-    decoder_init_unit (draws, unit, seed, drawn);
+    if (files)
+        hf_unit (draws, files, unit, seed, drawn);
+    else
+        decoder_init_unit (draws, unit, seed, drawn);
     status = m->ops->copy ((float *)to->data + u->first, drawn,
                            u->count * sizeof (*drawn), m->stream, err);
     if (status == TRAIN_OK)
@@ -150,8 +155,9 @@ static train_status_t draw_unit (const train_trainer_t *t,
     return status;
 }
 
-train_status_t trainer_gpu_init (train_trainer_t *t, uint64_t seed,
-                                 train_error_t *err)
+train_status_t trainer_gpu_init (train_trainer_t *t,
+                                 const train_safetensors_t *files,
+                                 uint64_t seed, train_error_t *err)
 {
     train_decoder_config_t c = *train_decoder_config (t->decoder);
     train_decoder_t *draws = NULL; /* the same model, of the masters' type */
@@ -161,7 +167,7 @@ train_status_t trainer_gpu_init (train_trainer_t *t, uint64_t seed,
     c.device = (DLDevice){kDLCPU, 0};
     status = decoder_create_bare (&c, &draws, err);
     for (size_t u = 0; status == TRAIN_OK && u < decoder_n_units (draws); u++)
-        status = draw_unit (t, draws, u, seed, err);
+        status = init_unit (t, draws, files, u, seed, err);
     train_decoder_destroy (draws);
     return status == TRAIN_OK ? trainer_gpu_updated (t, err) : status;
 }

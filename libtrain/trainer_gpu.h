@@ -5,6 +5,7 @@
 #ifndef TRAIN_TRAINER_GPU_H
 #define TRAIN_TRAINER_GPU_H
 
+#include <train/safetensors.h>
 #include <train/trainer.h>
 
 struct trainer_gpu;
@@ -21,9 +22,11 @@ train_status_t trainer_gpu_create (train_trainer_t *trainer,
                                    train_error_t *err);
 void trainer_gpu_destroy (struct trainer_gpu *gpu); /* NULL is fine */
 
-/* trainer_gpu_init - what train_trainer_init does. */
-train_status_t trainer_gpu_init (train_trainer_t *trainer, uint64_t seed,
-                                 train_error_t *err);
+/* trainer_gpu_init - what train_trainer_init does, and of [files], which are of
+ * hf_open and may be NULL, train_trainer_init_hf. */
+train_status_t trainer_gpu_init (train_trainer_t *trainer,
+                                 const train_safetensors_t *files,
+                                 uint64_t seed, train_error_t *err);
 /* trainer_gpu_updated - the masters have changed. */
 train_status_t trainer_gpu_updated (train_trainer_t *trainer,
                                     train_error_t *err);

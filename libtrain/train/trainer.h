@@ -114,6 +114,14 @@ void train_trainer_destroy (train_trainer_t *trainer); /* local; NULL is fine */
 train_status_t train_trainer_init (train_trainer_t *trainer, uint64_t seed,
                                    train_error_t *err);
 
+/* train_trainer_init_hf - the weights of a Hugging Face directory, as
+ * train_hf_load reads them (train/hf.h), and adapters drawn by [seed]. Each rank
+ * reads the files, and of a sharded model keeps its part; masters have the files'
+ * numbers before they are rounded. All ranks get the worst status of
+ * train_hf_load. */
+train_status_t train_trainer_init_hf (train_trainer_t *trainer, const char *dir,
+                                      uint64_t seed, train_error_t *err);
+
 /* train_trainer_plan - who has which elements. It lives with the trainer, as
  * do the tensors below: this rank's shard of plan's rank train_trainer_place.
  * Without sharding it is a plan of one rank, and place is 0. Local. */

@@ -181,7 +181,7 @@ train_status_t open_rank (struct rank *r, train_error_t *err)
     if (status == TRAIN_OK && run.hook)
         run.hook (r);
     if (status == TRAIN_OK)
-        status = fsdp_init_decoder (r->fsdp, r->decoder, SEED, err);
+        status = fsdp_init_decoder (r->fsdp, r->decoder, NULL, SEED, err);
     if (status == TRAIN_OK)
         status = fsdp_adamw (r->fsdp, r->decoder, &adamw, &r->adamw, err);
     return status;

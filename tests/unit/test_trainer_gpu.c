@@ -12,8 +12,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <train/safetensors.h>
 #include <train/trainer.h>
 
 #include "plan/fsio.h"
@@ -292,6 +294,61 @@ static void test_given_weights (void **state)
     drop (&r);
 }
 
+/* A Hugging Face folder's weights, which a decoder drew, but for config.json. */
+static void write_folder (struct run *r)
+{
+    size_t n = train_decoder_n_params (r->decoder);
+    train_st_entry_t *entry = calloc (n, sizeof (*entry));
+    float *data = train_decoder_weights (r->decoder)->data;
+
+    assert_non_null (entry);
+    for (size_t i = 0; i < n; i++) {
+        const train_param_t *p = train_decoder_param (r->decoder, i);
+
+        entry[i] = (train_st_entry_t){.name = p->name,
+                                      .dtype = TRAIN_F32,
+                                      .ndim = p->ndim,
+                                      .data = data + p->offset};
+        memcpy (entry[i].shape, p->shape, sizeof (p->shape));
+    }
+    assert_int_equal (mkdir ("hf", 0777), 0);
+    assert_int_equal (train_safetensors_write ("hf/model.safetensors", entry, n,
+                                               NULL, 0, NULL),
+                      0);
+    free (entry);
+}
+
+/* Masters have the files' numbers, and the weights are those rounded: the same
+ * on both ways. */
+static void test_from_files (void **state)
+{
+    struct run from, ways[2];
+    train_error_t err = {0};
+
+    (void)state;
+    trainer_gpu_always (false);
+    from = make (good, TRAIN_F32);
+    steps (&from, 2);
+    write_folder (&from);
+    for (int i = 0; i < 2; i++) {
+        trainer_gpu_always (i == 1);
+        ways[i] = make (good, TRAIN_BF16);
+        assert_int_equal (
+            train_trainer_init_hf (ways[i].trainer, "none", 3, &err),
+            TRAIN_ENOTFOUND);
+        assert_int_equal (
+            train_trainer_init_hf (ways[i].trainer, "hf", 3, NULL), 0);
+        assert_true (same_bits (train_trainer_weights (ways[i].trainer),
+                                train_decoder_weights (from.decoder)));
+    }
+    assert_true (same_bits (train_decoder_weights (ways[0].decoder),
+                            train_decoder_weights (ways[1].decoder)));
+    for (int i = 0; i < 2; i++)
+        drop (&ways[i]);
+    drop (&from);
+    trainer_gpu_always (false);
+}
+
 static void zero_param (struct run *r, const char *word)
 {
     float *w = train_trainer_weights (r->trainer)->data;
@@ -413,6 +470,7 @@ int main (void)
         {"test_scale_is_undone, engine", test_scale_is_undone, use_engine, NULL,
          NULL},
         ON_DEVICE (test_given_weights),
+        cmocka_unit_test (test_from_files),
         ON_DEVICE (test_rules_and_unused),
         ON_DEVICE (test_not_finite),
     };
