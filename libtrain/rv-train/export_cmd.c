@@ -25,6 +25,7 @@ struct export
 {
     const char *from, *to;
     const char *tokenizer; /* directory; NULL: none is copied */
+    const char *base;      /* the model that the run began with; NULL: unsaid */
     train_dtype_t dtype;   /* of the files; TRAIN_N_DTYPES: as stored */
     bool adapter;          /* adapters alone, as PEFT keeps them */
     size_t max_bytes;      /* of a file; 0: the library's */
@@ -82,14 +83,16 @@ static train_status_t read_args (int argc, char *const *argv, struct export *e,
             TRY (read_bytes (argv[++i], &e->max_bytes, err));
         else if (strcmp (argv[i], "--tokenizer") == 0 && i + 1 < argc)
             e->tokenizer = argv[++i];
+        else if (strcmp (argv[i], "--base") == 0 && i + 1 < argc)
+            e->base = argv[++i];
         else if (argv[i][0] != '-' && n < 2)
             *name[n++] = argv[i];
         else
             return err_set (
                 err, TRAIN_EINVAL,
                 "'%s' is one too many, or lacks its value: [--adapter] "
-                "[--dtype TYPE] [--max-bytes N] [--tokenizer DIR] CHECKPOINT "
-                "DIR works",
+                "[--base DIR] [--dtype TYPE] [--max-bytes N] [--tokenizer DIR] "
+                "CHECKPOINT DIR works",
                 argv[i]);
     }
     return n == 2 ? TRAIN_OK
@@ -165,9 +168,10 @@ static train_status_t write_model (const struct export *e, const char *path,
         e->dtype == TRAIN_N_DTYPES ? train_decoder_config (m)->dtype : e->dtype;
 
     if (e->adapter)
-        TRY (train_hf_lora_save (e->to, NULL, m, dtype, err));
+        TRY (train_hf_lora_save (e->to, e->base, m, dtype, err));
     else
-        TRY (train_hf_save (path, e->to, m, dtype, e->max_bytes, err));
+        TRY (train_hf_save (e->base ? e->base : path, e->to, m, dtype,
+                            e->max_bytes, err));
     printf ("%s: step %" PRId64 " of %s, %zu parameters in %s\n", e->to,
             train_ckpt_step (c), path, train_decoder_numel (m),
             train_dtype_name (dtype));
