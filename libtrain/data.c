@@ -252,7 +252,7 @@ static train_status_t read_ids (train_data_t *d, const train_data_options_t *o,
     if (bytes && o->end)
         return err_set (err, TRAIN_EINVAL,
                         "data: end '%s' goes with a tokenizer", o->end);
-    if (bytes)
+    if (bytes || (d->n_parts && o->text_alone))
         return TRAIN_OK;
     if (d->n_parts)
         return err_set (err, TRAIN_EINVAL,

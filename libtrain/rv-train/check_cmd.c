@@ -22,6 +22,7 @@
 #include "check_rate.h"
 #include "libtrain/err.h"
 #include "libtrain/mem_table.h"
+#include "model_dir.h"
 #include "open_data.h"
 #include "settings.h"
 
@@ -35,6 +36,7 @@ struct check {
     double tflops; /* 0: the device's own */
     bool json;
     struct settings set;
+    train_decoder_config_t model;
     train_data_t *data;
     struct mem_row row[CHECK_ROWS];
     size_t n;
@@ -134,7 +136,7 @@ static size_t own_bytes (void)
 
 static train_status_t fill_table (struct check *c, train_error_t *err)
 {
-    train_decoder_config_t model = settings_decoder (&c->set);
+    train_decoder_config_t model = c->model;
     train_trainer_options_t options = settings_trainer (&c->set);
 
     if (c->device->gpu)
@@ -171,11 +173,11 @@ struct forecast {
 
 static struct forecast foresee (const struct check *c)
 {
-    train_decoder_config_t model = settings_decoder (&c->set);
+    const train_decoder_config_t *model = &c->model;
     double tokens = (double)c->set.batch * (double)c->set.seq;
-    struct forecast f = {.flop = check_flop (&model, (int)c->set.seq) * tokens};
+    struct forecast f = {.flop = check_flop (model, (int)c->set.seq) * tokens};
 
-    f.tflops = c->tflops > 0 ? c->tflops : check_rate (c->device, model.dtype);
+    f.tflops = c->tflops > 0 ? c->tflops : check_rate (c->device, model->dtype);
     f.step_s = f.flop / (f.tflops * 1e12 * c->ranks);
     f.epochs = (double)c->set.steps * (double)c->set.batch
                / (double)train_data_n_samples (c->data);
@@ -243,10 +245,13 @@ static train_status_t say_json (const struct check *c, train_error_t *err)
 static train_status_t run (struct check *c, int argc, char *const *argv,
                            train_error_t *err)
 {
+    char *dir;
     size_t sum;
 
     TRY (read_args (c, argc, argv, err));
-    TRY (open_data (&c->set, true, &c->data, err));
+    TRY (model_describe (&c->set, &c->model, &dir, err));
+    free (dir); /* its weights are not looked at */
+    TRY (open_data (&c->set, &c->model, true, &c->data, err));
     TRY (fill_table (c, err));
     sum = all_bytes (c);
     if (c->json)

@@ -17,8 +17,8 @@
 #include "device.h"
 #include "grpo_faults.h"
 #include "grpo_log.h"
-#include "grpo_model.h"
 #include "grpo_rows.h"
+#include "model_dir.h"
 #include "oom.h"
 #include "run_impl.h"
 
@@ -47,17 +47,10 @@ static train_status_t open_rows (struct grpo *g, train_error_t *err)
 
 static train_status_t check_vocab (const struct grpo *g, train_error_t *err)
 {
-    int vocab = train_decoder_config (g->run.decoder)->vocab;
     int need = train_tokenizer_vocab (g->judge.tokenizer);
-    char where[256];
 
     need = g->end >= need ? g->end + 1 : need;
-    if (vocab >= need)
-        return TRAIN_OK;
-    return err_set (
-        err, TRAIN_EINVAL, "%s: %d is below %d, which tokens and end need",
-        settings_where (g->run.set, "model", "vocab", where, sizeof (where)),
-        vocab, need);
+    return model_fits (g->run.set, &g->run.config, need, true, err);
 }
 
 static train_status_t open_reference (struct grpo *g, train_error_t *err)
@@ -97,14 +90,15 @@ static train_status_t open_trainer (struct grpo *g, train_error_t *err)
 static train_status_t open_model (struct grpo *g, train_error_t *err)
 {
     struct run *r = &g->run;
-    train_decoder_config_t config = settings_decoder (r->set);
     train_status_t status;
 
-    TRY (device_open (r->set, r->group, &config, r->card, sizeof (r->card),
+    TRY (run_describe (r, err));
+    TRY (device_open (r->set, r->group, &r->config, r->card, sizeof (r->card),
                       &r->gpus, err));
-    status = grpo_model_open (r->set, &config, &r->decoder, err);
+    status = check_vocab (g, err);
     if (status == TRAIN_OK)
-        status = check_vocab (g, err);
+        status =
+            model_create (r->set, &r->config, r->model_dir, &r->decoder, err);
     if (status == TRAIN_OK)
         status = open_reference (g, err);
     TRY (trainer_agree (r->group, status, err));
@@ -323,6 +317,7 @@ static void close_all (struct grpo *g)
     grpo_rows_close (g->held);
     grpo_rows_close (g->rows);
     grpo_judge_close (&g->judge);
+    free (g->run.model_dir);
     train_group_destroy (g->run.gpus);
     train_group_destroy (g->run.group);
 }
@@ -331,7 +326,10 @@ train_status_t run_grpo (const struct settings *set,
                          const volatile sig_atomic_t *stop, struct who *ret_who,
                          bool *ret_stopped, train_error_t *err)
 {
-    struct grpo g = {.run = {.set = set, .saved = -1, .begin_s = run_now ()},
+    struct grpo g = {.run = {.set = set,
+                             .saved = -1,
+                             .config = settings_decoder (set),
+                             .begin_s = run_now ()},
                      .first = NAN};
     train_status_t status;
 
@@ -347,7 +345,7 @@ train_status_t run_grpo (const struct settings *set,
     if (status == TRAIN_OK)
         status = train_trace_close (err);
     if (status == TRAIN_ENOMEM && !strstr (err->text, "another rank failed"))
-        oom_say (set, ret_who->size);
+        oom_say (set, &g.run.config, ret_who->size);
     close_all (&g);
     return status;
 }

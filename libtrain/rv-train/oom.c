@@ -60,15 +60,15 @@ static void add_hints (struct text *t, const struct settings *set, int world,
     ADD (t, "  a smaller data.seq or model\n");
 }
 
-void oom_say (const struct settings *set, int world)
+void oom_say (const struct settings *set, const train_decoder_config_t *model,
+              int world)
 {
-    train_decoder_config_t model = settings_decoder (set);
     train_trainer_options_t options = settings_trainer (set);
     struct mem_row rows[MEM_ROWS];
     struct text t = {.used = 0};
     size_t n;
 
-    if (mem_table (&model, &options, world, (int)set->seq, rows, &n, NULL)
+    if (mem_table (model, &options, world, (int)set->seq, rows, &n, NULL)
         != TRAIN_OK)
         return;
     add_table (&t, rows, n);

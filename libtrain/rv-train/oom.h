@@ -7,8 +7,9 @@
 
 #include "settings.h"
 
-/* oom_say - a table of a rank's arrays and what would make them smaller, on
- * stderr; nothing where it cannot be told. */
-void oom_say (const struct settings *set, int world);
+/* oom_say - a table of a rank's arrays of this model and what would make them
+ * smaller, on stderr; nothing where it cannot be told. */
+void oom_say (const struct settings *set, const train_decoder_config_t *model,
+              int world);
 
 #endif

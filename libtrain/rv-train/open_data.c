@@ -3,9 +3,11 @@
 #include "open_data.h"
 
 #include "libtrain/err.h"
+#include "model_dir.h"
 #include "sft.h"
 
-train_status_t open_data (const struct settings *set, bool say,
+train_status_t open_data (const struct settings *set,
+                          const train_decoder_config_t *model, bool say,
                           train_data_t **ret_data, train_error_t *err)
 {
     train_data_options_t options = settings_data (set);
@@ -14,15 +16,16 @@ train_status_t open_data (const struct settings *set, bool say,
                                              options.held, say, ret_data, err)
                                  : train_data_open (&options, ret_data, err);
     char where[256];
+    int64_t need;
 
     if (status != TRAIN_OK && !rows)
         return err_prefix (
             err, status, "%s",
             settings_where (set, "data", "files", where, sizeof (where)));
-    if (status != TRAIN_OK || train_data_vocab (*ret_data) <= set->vocab)
+    if (status != TRAIN_OK)
         return status;
-    return err_set (
-        err, TRAIN_EINVAL, "%s: %lld is below %lld, the vocabulary of the data",
-        settings_where (set, "model", "vocab", where, sizeof (where)),
-        (long long)set->vocab, (long long)train_data_vocab (*ret_data));
+    need = train_data_vocab (*ret_data);
+    return model_fits (set, model, need,
+                       rows || (need <= 256 && train_data_end (*ret_data) < 0),
+                       err);
 }

@@ -6,10 +6,12 @@
 #include "settings.h"
 
 /* open_data - text, tokens or rows of prompts, by the task.
+ *   model   that the data is held against
  *   say   say on stderr how many rows were left out
- * Errors name the setting; TRAIN_EINVAL: the model's vocabulary is below that of
- * the data. [ret_data] may be written in any case. */
-train_status_t open_data (const struct settings *set, bool say,
+ * Errors name the setting; TRAIN_EINVAL: they do not fit (model_fits).
+ * [ret_data] may be written in any case. */
+train_status_t open_data (const struct settings *set,
+                          const train_decoder_config_t *model, bool say,
                           train_data_t **ret_data, train_error_t *err);
 
 #endif

@@ -22,6 +22,7 @@
 #include "device.h"
 #include "eval.h"
 #include "metrics.h"
+#include "model_dir.h"
 #include "oom.h"
 #include "open_data.h"
 #include "progress.h"
@@ -74,21 +75,39 @@ train_status_t run_prepare_ckpt (struct run *r, train_error_t *err)
     return trainer_agree (r->group, status, err);
 }
 
+train_status_t run_describe (struct run *r, train_error_t *err)
+{
+    train_status_t status =
+        model_describe (r->set, &r->config, &r->model_dir, err);
+
+    return trainer_agree (r->group, status, err);
+}
+
+static train_status_t first_weights (struct run *r, train_error_t *err)
+{
+    uint64_t seed = (uint64_t)r->set->seed;
+
+    if (!r->model_dir)
+        return train_trainer_init (r->trainer, seed, err);
+    return model_named (
+        r->set, train_trainer_init_hf (r->trainer, r->model_dir, seed, err),
+        err);
+}
+
 static train_status_t open_model (struct run *r, train_error_t *err)
 {
-    train_decoder_config_t config = settings_decoder (r->set);
     train_trainer_options_t options = settings_trainer (r->set);
     bool bare = options.strategy == TRAIN_SHARD_GRAD_OP
                 || options.strategy == TRAIN_FULL_SHARD;
 
-    TRY (device_open (r->set, r->group, &config, r->card, sizeof (r->card),
+    TRY (device_open (r->set, r->group, &r->config, r->card, sizeof (r->card),
                       &r->gpus, err));
     options.device_group = r->gpus;
-    TRY (bare ? train_decoder_create_bare (&config, &r->decoder, err)
-              : train_decoder_create (&config, &r->decoder, err));
+    TRY (bare ? train_decoder_create_bare (&r->config, &r->decoder, err)
+              : train_decoder_create (&r->config, &r->decoder, err));
     TRY (train_trainer_create (&options, r->group, r->data, r->decoder,
                                &r->trainer, err));
-    return train_trainer_init (r->trainer, (uint64_t)r->set->seed, err);
+    return first_weights (r, err);
 }
 
 /* How the model lies on the ranks, behind its sizes. */
@@ -120,8 +139,9 @@ static void say_start (const struct run *r)
             : c->dtype == TRAIN_BF16 ? "bf16"
             : c->dtype == TRAIN_F16  ? "fp16"
                                      : "fp32");
-    printf ("model: %zu parameters, %d layers of %d, %d heads\n",
-            train_decoder_numel (r->decoder), c->layers, c->dim, c->heads);
+    printf ("model: %zu parameters, %d layers of %d, %d heads%s%s\n",
+            train_decoder_numel (r->decoder), c->layers, c->dim, c->heads,
+            r->model_dir ? ", of " : "", r->model_dir ? r->model_dir : "");
     say_shard (r);
     printf ("data: %zu files, %" PRId64 " bytes, %" PRId64
             " samples of %d tokens\n",
@@ -223,7 +243,9 @@ static train_status_t set_up (struct run *r, struct who *ret_who,
     if ((status = trainer_agree (r->group, status, err)) == TRAIN_OK)
         status = run_prepare_ckpt (r, err);
     if (status == TRAIN_OK)
-        status = open_data (r->set, r->first, &r->data, err);
+        status = run_describe (r, err);
+    if (status == TRAIN_OK)
+        status = open_data (r->set, &r->config, r->first, &r->data, err);
     if (status == TRAIN_OK)
         status = eval_open (&r->eval, r->set, err);
     if (status == TRAIN_OK)
@@ -405,7 +427,10 @@ train_status_t run_training (const struct settings *set,
                              struct who *ret_who, bool *ret_stopped,
                              train_error_t *err)
 {
-    struct run r = {.set = set, .saved = -1, .begin_s = run_now ()};
+    struct run r = {.set = set,
+                    .saved = -1,
+                    .config = settings_decoder (set),
+                    .begin_s = run_now ()};
     train_status_t status;
 
     *ret_who = (struct who){0, 1};
@@ -420,12 +445,13 @@ train_status_t run_training (const struct settings *set,
     if (status == TRAIN_OK)
         status = train_trace_close (err);
     if (status == TRAIN_ENOMEM && !strstr (err->text, "another rank failed"))
-        oom_say (set, ret_who->size);
+        oom_say (set, &r.config, ret_who->size);
     metrics_close (r.metrics);
     train_trainer_destroy (r.trainer);
     train_decoder_destroy (r.decoder);
     eval_close (r.eval);
     train_data_close (r.data);
+    free (r.model_dir);
     train_group_destroy (r.gpus);
     train_group_destroy (r.group);
     return status;

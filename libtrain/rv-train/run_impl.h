@@ -9,7 +9,9 @@
 
 struct run {
     const struct settings *set;
-    train_group_t *group, *gpus; /* gpus: of backend nccl, or NULL */
+    train_group_t *group, *gpus;   /* gpus: of backend nccl, or NULL */
+    train_decoder_config_t config; /* of the model, as it is to be created */
+    char *model_dir;               /* where its weights are; NULL: drawn */
     train_data_t *data;
     train_decoder_t *decoder;
     train_trainer_t *trainer;
@@ -30,12 +32,14 @@ int64_t run_peak_bytes (void); /* of this process's memory */
 void run_say_skip (struct run *r, const train_metrics_t *m);
 
 /* run_share_cpus - among the ranks of a node.
+ * run_describe - see what model it is; collective.
  * run_prepare_ckpt - see that a checkpoint can be written. Collective, as are
  * those below.
  * run_resume - go on from a checkpoint, as [checkpoint] resume says.
  * run_save - begin a checkpoint of now, run_save_last - and wait for it.
  * run_stopped - a request to stop was met: save, or TRAIN_EABORTED. */
 void run_share_cpus (const train_group_t *group);
+train_status_t run_describe (struct run *r, train_error_t *err);
 train_status_t run_prepare_ckpt (struct run *r, train_error_t *err);
 train_status_t run_resume (struct run *r, train_error_t *err);
 train_status_t run_save (struct run *r, train_error_t *err);

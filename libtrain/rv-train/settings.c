@@ -129,9 +129,7 @@ static int set_defaults (struct settings *c, struct rv_error *err)
     c->eval.samples = -1;
     c->log_every = 10;
     c->log_slow = 1.5;
-    c->tokenizer = strdup ("bytes");
-    c->resume = strdup ("auto");
-    if (!c->tokenizer || !c->resume)
+    if (!(c->resume = strdup ("auto")))
         return error_set (err, RV_ENOMEM, "no memory");
     return settings_tune_defaults (c, err);
 }
@@ -140,9 +138,9 @@ static int set_defaults (struct settings *c, struct rv_error *err)
 static void unset_empty (struct settings *c)
 {
     char **text[] = {
-        &c->model_dir,  &c->files,          &c->wrap,  &c->ckpt_dir,
-        &c->eval.files, &c->log_file,       &c->trace, &c->grpo.completions,
-        &c->grpo.url,   &c->grpo.token_file};
+        &c->model_dir,  &c->files,    &c->tokenizer,        &c->wrap,
+        &c->ckpt_dir,   &c->log_file, &c->grpo.completions, &c->grpo.url,
+        &c->eval.files, &c->trace,    &c->grpo.token_file};
 
     for (size_t i = 0; i < sizeof (text) / sizeof (*text); i++)
         if (*text[i] && !**text[i]) {
@@ -216,8 +214,6 @@ static int check_served (const struct settings *c, struct rv_error *err)
     const struct rule rule[] = {
         {c->device == DEVICE_CUDA && c->param == FP64, "run", "device",
          "cuda has no fp64; use fp32, bf16 or fp16, or device = cpu"},
-        {c->model_dir && c->task != TASK_GRPO, "model", "dir",
-         "reading a model from a folder is not served yet; give its sizes"},
         {c->offload && c->device != DEVICE_CUDA, "shard", "offload",
          "is of a GPU's memory; use off, or [run] device = cuda"},
         {c->param == FP16 && !c->scaler, "precision", "param",
@@ -300,10 +296,13 @@ int settings_read (struct settings *c, const char *file, char *const *overrides,
     if (rc != RV_OK)
         return rc;
     unset_empty (c);
-    if ((rc = from_environment (c, err)) != RV_OK)
+    if ((rc = from_environment (c, err)) != RV_OK
+        || (rc = settings_model_derive (c, err)) != RV_OK)
         return rc;
     derive (c);
     if ((rc = check_served (c, err)) == RV_OK)
+        rc = settings_model_check (c, err);
+    if (rc == RV_OK)
         rc = check_shard (c, err);
     if (rc == RV_OK)
         rc = check_sizes (c, err);
@@ -371,17 +370,30 @@ static int line_of (const char *file, const char *section, const char *key)
     return found;
 }
 
+static const char *override_of (const struct settings *c, const char *section,
+                                const char *key)
+{
+    for (size_t i = c->n_overrides; i-- > 0;)
+        if (is_override_of (c->overrides[i], section, key))
+            return c->overrides[i];
+    return NULL;
+}
+
+bool settings_given (const struct settings *c, const char *section,
+                     const char *key)
+{
+    return override_of (c, section, key) || line_of (c->file, section, key) > 0;
+}
+
 char *settings_where (const struct settings *c, const char *section,
                       const char *key, char *buf, size_t size)
 {
+    const char *given = override_of (c, section, key);
     int line;
 
-    for (size_t i = c->n_overrides; i-- > 0;)
-        if (is_override_of (c->overrides[i], section, key)) {
-            snprintf (buf, size, "%s", c->overrides[i]);
-            return buf;
-        }
-    if ((line = line_of (c->file, section, key)) > 0)
+    if (given)
+        snprintf (buf, size, "%s", given);
+    else if ((line = line_of (c->file, section, key)) > 0)
         snprintf (buf, size, "%s:%d: [%s] %s", c->file, line, section, key);
     else
         snprintf (buf, size, "%s: [%s] %s", c->file, section, key);
@@ -422,6 +434,7 @@ train_data_options_t settings_data (const struct settings *c)
         .documents = c->tune.documents,
         .tokenizer = c->tokenizer,
         .end = c->rows.end,
+        .text_alone = c->tokenizer_follows && !c->rows.end,
     };
 }
 

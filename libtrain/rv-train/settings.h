@@ -12,6 +12,7 @@
 #include "plan/error.h"
 #include "settings_eval.h"
 #include "settings_grpo.h"
+#include "settings_model.h"
 #include "settings_reward.h"
 #include "settings_rows.h"
 #include "settings_tune.h"
@@ -35,6 +36,7 @@ struct settings {
 
     char *files;
     char *tokenizer;
+    bool tokenizer_follows; /* nobody set it: it is the model's, or bytes */
     int64_t seq, batch, micro_batch;
     bool shuffle;
 
@@ -80,13 +82,18 @@ int settings_read (struct settings *set, const char *file,
                    char *const *overrides, size_t n, struct rv_error *err);
 void settings_fini (struct settings *set);
 
+/* settings_given - does the file or an override have this key? */
+bool settings_given (const struct settings *set, const char *section,
+                     const char *key);
+
 /* settings_where - "FILE:LINE: [section] key" of a setting, or "section.key=..."
  * when an override has it, or "FILE: [section] key" when it stands nowhere.
  *   buf   (size) written, cut if need be. Returns buf. */
 char *settings_where (const struct settings *set, const char *section,
                       const char *key, char *buf, size_t size);
 
-/* The parts as libtrain takes them. */
+/* The parts as libtrain takes them; of a model in [model] dir, model_describe
+ * (model_dir.h) has the sizes. */
 train_decoder_config_t settings_decoder (const struct settings *set);
 train_data_options_t settings_data (const struct settings *set);
 train_trainer_options_t settings_trainer (const struct settings *set);

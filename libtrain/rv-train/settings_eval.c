@@ -44,6 +44,9 @@ train_data_options_t settings_eval_data (const struct settings *c)
         .files = c->eval.files,
         .seq = (int)c->seq,
         .documents = c->tune.documents,
+        .tokenizer = c->tokenizer,
+        .end = c->rows.end,
+        .text_alone = true,
     };
 }
 

@@ -37,6 +37,8 @@ static int check_task (const struct settings *c, struct rv_error *err)
         {g->low >= 1, "grpo", "epsilon", "is not below 1"},
         {c->strategy >= TRAIN_SHARD_GRAD_OP, "shard", "strategy",
          "grpo writes with whole weights; use no_shard or ddp"},
+        {c->tune.lora_rank > 0, "model", "lora_rank",
+         "grpo writes with a model that has no adapters; use 0"},
         {c->device == DEVICE_CUDA && c->param == FP16, "precision", "param",
          "grpo on a GPU takes fp32 or bf16"},
         {g->url && g->beta == 0, "reference", "url",

@@ -49,6 +49,8 @@ typedef struct train_data_options {
                               folder: every rank reads all text by it, which
                               files of tokens spare */
     const char *end; /* with it: the token behind each file; NULL = none */
+    bool text_alone; /* tokenizer and end are of text: files of tokens are read
+                        without them, and not refused */
 } train_data_options_t;
 
 /* train_data_open - read text into memory (it may change afterwards), map files

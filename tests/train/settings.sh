@@ -107,7 +107,7 @@ while IFS='|' read -r override pattern; do
 done <<'EOF'
 run.task=grpo|run.task=grpo: grpo needs a reward
 run.steps=0|'0' is not from 1
-model.dir=x|model.dir=x: reading a model from a folder is not served
+model.dir=x|s.ini:4: \[model\] layers: follows from the folder that \[model\] dir names
 model.heads=3|model.heads=3: does not divide dim
 model.dim=6|s.ini:6: \[model\] heads: dim/heads is odd
 model.kv_heads=3|model.kv_heads=3: does not divide heads

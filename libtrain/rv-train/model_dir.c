@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * model_dir.c - the model that a run begins with: a folder of Hugging Face's
+ * files, a checkpoint, or sizes and weights that are drawn */
+#include "model_dir.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <train/ckpt_pieces.h>
+#include <train/hf.h>
+
+#include "libtrain/err.h"
+
+/* Bytes and an end, and what pads a table of them. */
+#define BYTES_MOST 512
+
+static bool has (const char *dir, const char *name)
+{
+    char path[4096];
+    int n = snprintf (path, sizeof (path), "%s/%s", dir, name);
+
+    return n > 0 && (size_t)n < sizeof (path) && access (path, F_OK) == 0;
+}
+
+train_status_t model_named (const struct settings *set, train_status_t status,
+                            train_error_t *err)
+{
+    char where[256];
+
+    if (status != TRAIN_OK)
+        err_prefix (
+            err, status, "%s",
+            settings_where (set, "model", "dir", where, sizeof (where)));
+    return status;
+}
+
+/* A checkpoint's folder holds such files as well, where one rank had all. */
+static train_status_t find (const char *where, char **ret, train_error_t *err)
+{
+    if (has (where, "config.json"))
+        *ret = strdup (where);
+    else
+        TRY (train_ckpt_find (where, ret, err));
+    if (!*ret)
+        return err_set (err, TRAIN_ENOMEM, "no memory for a name");
+    if (!has (*ret, "checkpoint.json") || has (*ret, "model.safetensors"))
+        return TRAIN_OK;
+    return err_set (err, TRAIN_ENOTSUP,
+                    "%s was written in parts; rv-train export %s DIR makes a "
+                    "folder of it that works",
+                    *ret, *ret);
+}
+
+static train_status_t read_folder (const struct settings *set,
+                                   train_decoder_config_t *config,
+                                   char **ret_dir, train_error_t *err)
+{
+    train_hf_model_t model = {.size = sizeof (model)};
+
+    TRY (find (set->model_dir, ret_dir, err));
+    TRY (train_hf_describe (*ret_dir, &model, err));
+    model.decoder.dtype = config->dtype;
+    model.decoder.device = config->device;
+    model.decoder.deterministic = config->deterministic;
+    model.decoder.recompute = config->recompute;
+    model.decoder.lora = config->lora;
+    *config = model.decoder;
+    return TRAIN_OK;
+}
+
+train_status_t model_describe (const struct settings *set,
+                               train_decoder_config_t *ret_config,
+                               char **ret_dir, train_error_t *err)
+{
+    train_decoder_config_t config = settings_decoder (set);
+    char *dir = NULL;
+
+    *ret_dir = NULL;
+    if (set->model_dir) {
+        train_status_t status = read_folder (set, &config, &dir, err);
+
+        if (status != TRAIN_OK) {
+            free (dir);
+            return model_named (set, status, err);
+        }
+    }
+    *ret_config = config;
+    *ret_dir = dir;
+    return TRAIN_OK;
+}
+
+train_status_t model_create (const struct settings *set,
+                             const train_decoder_config_t *config,
+                             const char *dir, train_decoder_t **ret,
+                             train_error_t *err)
+{
+    TRY (train_decoder_create (config, ret, err));
+    if (dir)
+        return model_named (set, train_hf_load (dir, *ret, err), err);
+    return train_decoder_draw (*ret, (uint64_t)set->seed, err);
+}
+
+train_status_t model_fits (const struct settings *set,
+                           const train_decoder_config_t *config, int64_t need,
+                           bool text, train_error_t *err)
+{
+    char where[256];
+
+    if (config->vocab < need)
+        return err_set (err, TRAIN_EINVAL,
+                        "%s: %d is below %lld, the vocabulary of the data",
+                        settings_where (set, "model",
+                                        set->model_dir ? "dir" : "vocab", where,
+                                        sizeof (where)),
+                        config->vocab, (long long)need);
+    if (!text || !set->model_dir || !set->tokenizer_follows
+        || strcmp (set->tokenizer, "bytes") != 0 || config->vocab <= BYTES_MOST)
+        return TRAIN_OK;
+    return err_set (
+        err, TRAIN_EINVAL,
+        "%s: is not set, %s has no tokenizer.json, and its vocabulary of %d is "
+        "not that of bytes; name a tokenizer, or bytes if they are meant",
+        settings_where (set, "data", "tokenizer", where, sizeof (where)),
+        set->model_dir, config->vocab);
+}

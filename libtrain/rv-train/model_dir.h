@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * model_dir.h - the model that a run begins with: of [model] dir, a folder of
+ * Hugging Face's files or of checkpoints, or of [model]'s sizes. */
+#ifndef RV_TRAIN_MODEL_DIR_H
+#define RV_TRAIN_MODEL_DIR_H
+
+#include "settings.h"
+
+/* model_describe - sizes, of dir or of [model]; type, adapters and the rest as
+ * settings_decoder has them.
+ *   ret_config   written on success
+ *   ret_dir      where the weights are, to be freed; NULL: they are drawn
+ * Errors of train_hf_describe and train_ckpt_find name the setting. */
+train_status_t model_describe (const struct settings *set,
+                               train_decoder_config_t *ret_config,
+                               char **ret_dir, train_error_t *err);
+
+/* model_create - a whole decoder with its weights, those of [dir] or drawn by
+ * [run] seed; it has no adapters. On failure *ret is to be destroyed if it is
+ * there. */
+train_status_t model_create (const struct settings *set,
+                             const train_decoder_config_t *config,
+                             const char *dir, train_decoder_t **ret,
+                             train_error_t *err);
+
+/* model_fits - TRAIN_EINVAL names the setting: the model's vocabulary is below
+ * [need], that of the data; or [text] would be read as bytes, though nobody said
+ * so and the vocabulary is far from theirs. */
+train_status_t model_fits (const struct settings *set,
+                           const train_decoder_config_t *config, int64_t need,
+                           bool text, train_error_t *err);
+
+/* model_named - [status], and [err] with the setting that names the folder. */
+train_status_t model_named (const struct settings *set, train_status_t status,
+                            train_error_t *err);
+
+#endif
