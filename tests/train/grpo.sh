@@ -10,64 +10,9 @@ long=${RV_TEST_LONG:-0}
 # shellcheck source=tests/train/lib.bash
 . "$top_srcdir/tests/train/lib.bash"
 
-# Sums of two-digit numbers; one answer of five is in brackets.
-awk -v dir="$tmp" 'BEGIN {
-    for (k = 0; k < 2600; k++) {
-        a = 10 + k * 7919 % 90; b = 10 + int (k * 104729 / 90) % 90; s = a + b
-        answer = k % 5 == 0 ? "[" s "]" : k % 5 < 3 ? s : "=" s
-        row = "{\"prompt\": \"" a "+" b ":\", \"answer\": \"" answer "\"}"
-        print row >(dir (k < 2000 ? "/sft" : k < 2400 ? "/train" : "/held") ".jsonl")
-    }
-}'
-cat >"$tmp/sft.ini" <<EOF
-[run]
-task = sft
-steps = 150
-[model]
-layers = 2
-dim = 64
-heads = 4
-vocab = 257
-[data]
-files = $tmp/sft.jsonl
-seq = 16
-batch = 32
-[optim]
-lr = 3e-3
-warmup = 10
-EOF
-cat >"$tmp/grpo.ini" <<EOF
-[run]
-task = grpo
-steps = 40
-[data]
-files = $tmp/train.jsonl
-batch = 64
-[grpo]
-num_generations = 8
-max_completion_length = 8
-[optim]
-lr = 5e-4
-schedule = constant
-[reward form]
-kind = regex
-pattern = ^\[[0-9]+\]\$
-[eval]
-every = 40
-samples = 100
-files = $tmp/held.jsonl
-EOF
-
-# held FILE - the last reward of what is held out.
-held ()
-{
-    sed -nE 's/.*"eval_reward":([0-9.e-]+).*/\1/p' "$1" | tail -n 1
-}
-
-at_least ()
-{
-    awk -v x="$1" -v y="$2" 'BEGIN { exit !(x != "" && x >= y) }'
-}
+# shellcheck source=tests/train/grpo.bash
+. "$top_srcdir/tests/train/grpo.bash"
+grpo_files "$tmp"
 
 # learn SEED - of four in five that have no brackets to four in five that do.
 learn ()
@@ -99,15 +44,6 @@ EOF
 
 # A model of nothing, so that fp64 and several ranks are quick.
 f=("$tmp/small.ini")
-sed -e '/^\[eval\]/,$d' -e '/^\[reward/,$d' "$tmp/grpo.ini" >"$tmp/small.ini"
-cat >>"$tmp/small.ini" <<EOF
-[reward size]
-kind = length
-max = 3
-soft = 5
-EOF
-f+=(precision.param=fp64 model.layers=1 model.dim=16 model.heads=2 model.vocab=257 run.steps=8
-    data.batch=24 grpo.beta=0.05 grpo.steps_per_generation=2)
 ok "one rank" run "${f[@]}" log.file="$tmp/a"
 ok "three ranks" ranks "0 0 0" 3 1 "${f[@]}" log.file="$tmp/b"
 ok "have one's losses" near "$tmp/a" "$tmp/b" 1e-6 8
@@ -115,11 +51,9 @@ ok "four ranks on two nodes, in small passes" ranks "0 0 0 0" 4 2 "${f[@]}" log.
     data.micro_batch=2 shard.strategy=ddp
 ok "have them, too" near "$tmp/a" "$tmp/c" 1e-6 8
 
-# same A B - are two files of metrics alike but for seconds and memory?
 same ()
 {
-    local drop='s/"(mem_bytes|[a-z]+_s)":[^,}]*//g'
-    diff <(sed -E "$drop" "$1") <(sed -E "$drop" "$2") >"$tmp/out"
+    alike "$1" "$2" >"$tmp/out"
 }
 
 # matters BASE SETTING - does a setting change what is learnt beside [base]?

@@ -24,6 +24,8 @@ clean_up ()
 }
 trap clean_up EXIT
 trap 'exit 1' INT TERM
+# shellcheck source=tests/train/metrics.bash
+. "$top_srcdir/tests/train/metrics.bash"
 
 # ok NAME CMD... - a test that passes when CMD does; shows $tmp/out when not.
 ok ()
@@ -73,20 +75,6 @@ EOF
 run ()
 {
     timeout 120 "$train" "$@" >"$tmp/out" 2>&1
-}
-
-# losses FILE - the losses of a file of metrics, one a line.
-losses ()
-{
-    sed -E 's/.*"loss":([^,]*),.*/\1/' "$1"
-}
-
-# near A B MOST N - do the N losses of two files of metrics differ by at most?
-near ()
-{
-    paste <(losses "$1") <(losses "$2") |
-        awk -v most="$3" -v n="$4" '{ d = $1 - $2; if (d > most || d < -most) bad = 1 }
-            END { exit bad || NR != n }'
 }
 
 # free_port - a TCP port that nothing listens on now.
