@@ -58,3 +58,29 @@ all_idle() {
 next_id() {
     scontrol show config | awk '/^NEXT_JOB_ID/ { print $3 }'
 }
+
+# limit - the signal before the limit, to the batch step of job; segments.bats has
+# the limits for which rv-exec takes it for Slurm's own
+limit() {
+    scancel --batch --signal=USR1 "$job"
+}
+
+put_back() {
+    ls "$STATE"/requests/*/segments.json >/dev/null && [ "$(job_state "$job")" = PENDING ] &&
+        [ -z "$(pgrep -f "rv-exec --batch $STATE")" ]
+}
+
+# let_go - the next segment, now and not in two minutes
+let_go() {
+    wait_for 30 put_back
+    sleep 1 # Slurm refuses a start within the second of the end
+    scontrol update jobid="$job" starttime=now
+}
+
+done_with() {
+    jq -e ".state == \"done\" and .exit_status == $1" "$STATE"/requests/*/status.json
+}
+
+causes() {
+    jq -r '[.segments[].cause] | join(" ")' "$STATE"/requests/*/segments.json
+}

@@ -55,30 +55,6 @@ array_idle() {
         [ "$(pgrep -fc "rv-exec --batch $STATE")" = 1 ]
 }
 
-limit() {
-    scancel --batch --signal=USR1 "$job"
-}
-
-put_back() {
-    ls "$STATE"/requests/*/segments.json >/dev/null && [ "$(job_state "$job")" = PENDING ] &&
-        [ -z "$(pgrep -f "rv-exec --batch $STATE")" ]
-}
-
-# let_go - the next segment, now and not in two minutes
-let_go() {
-    wait_for 30 put_back
-    sleep 1 # Slurm refuses a start within the second of the end
-    scontrol update jobid="$job" starttime=now
-}
-
-done_with() {
-    jq -e ".state == \"done\" and .exit_status == $1" "$STATE"/requests/*/status.json
-}
-
-causes() {
-    jq -r '[.segments[].cause] | join(" ")' "$STATE"/requests/*/segments.json
-}
-
 @test "the limit: all ranks save, the same job goes on, output and time stay (facebookincubator/submitit#1708, #1732)" {
     export LAST=1
     train -g 4 --nodes 2 --name on
