@@ -67,7 +67,12 @@ static train_status_t value (train_grpo_trainer_t *t,
     for (int k = 0; k < x->M; k++)
         n[k] = x->n[k];
     TRY (train_grpo_mask (x->ids, n, M, x->L, t->o.ends, (int64_t)t->o.n_ends,
-                          t->o.drop_cut, t->mask, t->lengths, err));
+                          false, t->mask, t->lengths, err));
+    for (int k = 0; t->o.drop_cut && k < x->M; k++)
+        if (x->sample[k].cut) {
+            memset (t->mask + (size_t)k * (size_t)x->L, 0, (size_t)x->L);
+            n[k] = 0;
+        }
     return train_grpo_advantages (&a, x->rewards, t->lengths, M, t->adv, ret,
                                   err);
 }

@@ -83,6 +83,24 @@ static void share (const train_grpo_trainer_t *t, const struct grpo_texts *x,
     *ret_count = (int)((rank + 1) * units / size * unit) - *ret_first;
 }
 
+/* Texts of this rank while they are written. */
+struct writing {
+    const train_grpo_trainer_t *t;
+    const int32_t *ids; /* (count,L) */
+    int *n;             /* (count) so far */
+    int L;
+};
+
+static bool goes_on (void *arg, int text, int32_t id)
+{
+    struct writing *w = arg;
+    const train_grpo_trainer_options_t *o = &w->t->o;
+
+    (void)id; /* it is the last of [ids] already */
+    return !o->stops (o->stops_arg, w->ids + (size_t)text * (size_t)w->L,
+                      ++w->n[text]);
+}
+
 static train_status_t write_own (train_grpo_trainer_t *t, struct grpo_texts *x,
                                  const struct grpo_pen *pen, int first,
                                  int count, train_error_t *err)
@@ -90,6 +108,7 @@ static train_status_t write_own (train_grpo_trainer_t *t, struct grpo_texts *x,
     const train_grpo_trainer_options_t *o = &t->o;
     size_t at = (size_t)first * (size_t)x->L;
     bool whole = x->M % (pen->group * train_group_size (t->group)) == 0;
+    struct writing w = {.t = t, .ids = x->ids + at, .L = x->L};
     const train_generate_options_t g = {
         .size = sizeof (g),
         .max_new = x->L,
@@ -103,6 +122,9 @@ static train_status_t write_own (train_grpo_trainer_t *t, struct grpo_texts *x,
         .stop = o->ends,
         .n_stop = o->n_ends,
         .at_once = o->at_once,
+        .batch_invariant = o->batch_invariant,
+        .on_token = o->stops ? goes_on : NULL,
+        .arg = &w,
         .group = whole ? pen->group : 1,
         .ret_logp = x->sampled + at,
     };
@@ -112,11 +134,15 @@ static train_status_t write_own (train_grpo_trainer_t *t, struct grpo_texts *x,
 
     if (count == 0)
         return TRAIN_OK;
+    w.n = calloc ((size_t)count, sizeof (*w.n));
+    if (!w.n)
+        return err_set (err, TRAIN_ENOMEM, "no memory for completions");
     hooks = grpo_alone (t);
     status =
         train_generate (x->ids + at, x->n + first, t->decoder,
                         x->prompt + first, x->n_prompt + first, count, &g, err);
     grpo_back (t, &hooks);
+    free (w.n);
     return status;
 }
 
@@ -130,12 +156,13 @@ static void clear (struct grpo_texts *x)
     memset (x->n, 0, (size_t)x->M * sizeof (*x->n));
 }
 
-static bool is_end (const train_grpo_trainer_options_t *o, int32_t id)
+static bool is_over (const train_grpo_trainer_options_t *o, const int32_t *ids,
+                     int n)
 {
-    for (size_t i = 0; i < o->n_ends; i++)
-        if (o->ends[i] == id)
+    for (size_t i = 0; n > 0 && i < o->n_ends; i++)
+        if (o->ends[i] == ids[n - 1])
             return true;
-    return false;
+    return n > 0 && o->stops && o->stops (o->stops_arg, ids, n);
 }
 
 static void describe (const train_grpo_trainer_t *t, struct grpo_texts *x)
@@ -147,7 +174,7 @@ static void describe (const train_grpo_trainer_t *t, struct grpo_texts *x)
             .prompt = x->which[k],
             .ids = ids,
             .n = x->n[k],
-            .cut = x->n[k] == 0 || !is_end (&t->o, ids[x->n[k] - 1]),
+            .cut = !is_over (&t->o, ids, x->n[k]),
         };
     }
 }

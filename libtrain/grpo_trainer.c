@@ -153,6 +153,7 @@ static uint64_t hash_of (const train_grpo_trainer_t *t)
                   o->top_p,
                   o->min_p,
                   o->repetition,
+                  o->batch_invariant,
                   o->drop_cut,
                   o->old_is_sampler,
                   o->rewards,
@@ -180,6 +181,7 @@ static uint64_t hash_of (const train_grpo_trainer_t *t)
     uint64_t h = XXH3_64bits_withSeed (v, sizeof (v), t->prompts.hash);
 
     h = XXH3_64bits_withSeed (o->ends, o->n_ends * sizeof (*o->ends), h);
+    h = XXH3_64bits_withSeed (&o->stops_hash, sizeof (o->stops_hash), h);
     if (o->weights)
         h = XXH3_64bits_withSeed (o->weights,
                                   (size_t)o->rewards * sizeof (*o->weights), h);

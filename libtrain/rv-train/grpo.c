@@ -29,8 +29,7 @@ struct grpo {
     train_reference_t *reference;  /* NULL: none */
     train_grpo_trainer_t *trainer;
     struct metrics *completions; /* rank 0's; NULL: no file */
-    int32_t end;
-    double first, last; /* rewards */
+    double first, last;          /* rewards */
 };
 
 static train_status_t open_rows (struct grpo *g, train_error_t *err)
@@ -39,7 +38,8 @@ static train_status_t open_rows (struct grpo *g, train_error_t *err)
 
     TRY (grpo_judge_open (&g->judge, set, err));
     TRY (grpo_rows_open (&g->rows, &g->judge, "data", set->files, err));
-    g->end = train_prompts_end (grpo_rows_prompts (g->rows));
+    grpo_stop_add (g->judge.stop,
+                   train_prompts_end (grpo_rows_prompts (g->rows)));
     if (set->eval.every == 0)
         return TRAIN_OK;
     return grpo_rows_open (&g->held, &g->judge, "eval", set->eval.files, err);
@@ -48,8 +48,9 @@ static train_status_t open_rows (struct grpo *g, train_error_t *err)
 static train_status_t check_vocab (const struct grpo *g, train_error_t *err)
 {
     int need = train_tokenizer_vocab (g->judge.tokenizer);
+    int32_t end = train_prompts_end (grpo_rows_prompts (g->rows));
 
-    need = g->end >= need ? g->end + 1 : need;
+    need = end >= need ? end + 1 : need;
     return model_fits (g->run.set, &g->run.config, need, true, err);
 }
 
@@ -76,8 +77,7 @@ static train_status_t open_trainer (struct grpo *g, train_error_t *err)
     train_grpo_prompts_t prompts = grpo_rows_view (g->rows);
 
     o.trainer.device_group = g->run.gpus;
-    o.ends = &g->end;
-    o.n_ends = g->end >= 0;
+    grpo_stop_options (g->judge.stop, &o);
     o.rewards = (int)g->judge.n;
     o.weights = g->judge.weight;
     TRY (train_grpo_trainer_create (&o, g->run.group, &prompts, grpo_rows_score,

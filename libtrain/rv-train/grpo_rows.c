@@ -44,6 +44,7 @@ train_status_t grpo_judge_open (struct grpo_judge *j,
         return err_prefix (
             err, status, "%s",
             settings_where (set, "data", "tokenizer", where, sizeof (where)));
+    TRY (grpo_stop_open (&j->stop, set, j->tokenizer, err));
     return open_rewards (j, err);
 }
 
@@ -54,6 +55,7 @@ void grpo_judge_close (struct grpo_judge *j)
     free (j->reward);
     free (j->weight);
     free (j->seen);
+    grpo_stop_close (j->stop);
     train_tokenizer_close (j->tokenizer);
 }
 
@@ -117,7 +119,9 @@ train_status_t grpo_rows_text (const struct grpo_rows *r,
                                const train_grpo_sample_t *s, char **ret,
                                size_t *ret_size, train_error_t *err)
 {
-    size_t n = (size_t)(s->cut ? s->n : s->n - 1);
+    bool ended =
+        s->n > 0 && grpo_stop_is_end (r->judge->stop, s->ids[s->n - 1]);
+    size_t n = (size_t)(ended ? s->n - 1 : s->n);
     train_status_t status = train_tokenizer_decode (
         r->judge->tokenizer, ret, ret_size, s->ids, n, true, err);
 

@@ -5,6 +5,8 @@
 
 #include "settings.h"
 
+#include "grpo_stop.h"
+
 struct grpo_rows; /* prompts of some files */
 
 /* What scores completions: all of [reward NAME]. */
@@ -15,9 +17,10 @@ struct grpo_judge {
     double *weight;              /* (n) */
     train_reward_report_t *seen; /* (n) when grpo_faults_take was last called */
     size_t n;
+    struct grpo_stop *stop;
 };
 
-/* grpo_judge_open - the tokenizer and the rewards. Errors name the setting. */
+/* grpo_judge_open - the tokenizer, what stops a text, and the rewards. Errors name the setting. */
 train_status_t grpo_judge_open (struct grpo_judge *judge,
                                 const struct settings *set, train_error_t *err);
 void grpo_judge_close (struct grpo_judge *judge); /* after a failure, too */

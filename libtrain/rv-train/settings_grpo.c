@@ -109,6 +109,7 @@ train_grpo_trainer_options_t settings_grpo_options (const struct settings *c)
         .min_p = g->min_p,
         .repetition = g->repetition,
         .at_once = (int)g->at_once,
+        .batch_invariant = g->invariant,
         .drop_cut = g->drop_cut,
         .old_is_sampler = g->old == 1,
         .scale = (train_grpo_scale_t)g->scale,

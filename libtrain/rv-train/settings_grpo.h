@@ -17,8 +17,9 @@ struct settings;
 struct settings_grpo {
     int64_t group, iterations, steps, max_new, top_k, at_once;
     double temperature, top_p, min_p, repetition;
-    bool drop_cut, shuffled;
-    int old; /* 0: made again where needed; 1: the sampler's */
+    bool drop_cut, shuffled, invariant;
+    char *stop, *stop_ids; /* one string or a JSON array; ids; NULL: none */
+    int old;               /* 0: made again where needed; 1: the sampler's */
     int loss, level, kl, correct, scale, base, combine;
     double beta, low, high, cap, delta, dual, least, most;
     double tau_positive, tau_negative; /* 0: train/grpo.h's */
@@ -48,6 +49,9 @@ struct settings_grpo {
          CONF_BOOL, FIELD (drop_cut),                                            \
          0,         0,                                                           \
          NULL},                                                                  \
+        {"grpo", "stop", CONF_STRING, FIELD (stop), 0, 0, NULL},                 \
+        {"grpo", "stop_ids", CONF_STRING, FIELD (stop_ids), 0, 0, NULL},         \
+        {"grpo", "batch_invariant", CONF_BOOL, FIELD (invariant), 0, 0, NULL},   \
         {"grpo", "shuffle_advantages", CONF_BOOL, FIELD (shuffled), 0, 0, NULL}, \
         {"grpo", "old_logps", CONF_CHOICE, FIELD (old), 0, 0, "again,sampler"},  \
         {"grpo",                                                                 \

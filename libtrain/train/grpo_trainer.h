@@ -54,9 +54,10 @@ typedef struct train_grpo_prompts {
 /* A completion, with all that is known of it. */
 typedef struct train_grpo_sample {
     int64_t prompt;     /* which */
-    const int32_t *ids; /* (n) with the end token, if it came to one */
+    const int32_t *ids; /* (n) with what ended it: an end token, or the tokens
+                           that [stops] found */
     int n;
-    bool cut;             /* it did not */
+    bool cut;             /* it came to no end, and no text stopped it */
     const float *rewards; /* (R); NULL while they are asked for */
     float advantage;
 } train_grpo_sample_t;
@@ -78,9 +79,16 @@ typedef struct train_grpo_trainer_options {
     double temperature; /* > 0; 0 = 1 */
     int top_k;          /* as train/generate.h has the four */
     double top_p, min_p, repetition;
-    int at_once;         /* most completions in this rank's cache; 0 = all */
-    const int32_t *ends; /* (n_ends) ids that end a completion */
+    bool batch_invariant; /* as train/generate.h has it */
+    int at_once;          /* most completions in this rank's cache; 0 = all */
+    const int32_t *ends;  /* (n_ends) ids that end a completion */
     size_t n_ends;
+    /* Do these n >= 1 tokens end a completion by what they say? A function of
+     * the ids alone, asked behind each token, and by every rank of all. NULL:
+     * none. */
+    bool (*stops) (void *arg, const int32_t *ids, int n);
+    void *stops_arg;
+    uint64_t stops_hash;   /* a resumed run must have it again */
     bool drop_cut;         /* completions without an end count for nothing */
     bool old_is_sampler;   /* old log-probabilities are those that the sampler
                             gave, not the forward's */

@@ -69,6 +69,40 @@ ok "kl_gradient" matters grpo.kl=k1 grpo.kl_gradient=on
 ok "off_policy_mask_threshold" matters optim.lr=0.05 grpo.off_policy_mask_threshold=0.01
 ok "says how many it drops" grep -q '"dropped":[1-9]' "$tmp/y"
 
+# What is sampled says how it ended; what is cut is not trained on.
+s=("$tmp/grpo.ini" model.dir="$tmp/sft-1" run.steps=1 eval.samples=8
+    grpo.completions_shown=999 grpo.mask_truncated_completions=on
+    'grpo.stop=["=1", "]", "no"]' grpo.stop_ids=57,52)
+ok "texts and ids that stop" run "${s[@]}" log.file="$tmp/u" grpo.completions="$tmp/said-u"
+ok "end completions there, which count" python3 - "$tmp/u" "$tmp/said-u" <<'EOF'
+import json, re, sys
+log = [json.loads (line) for line in open (sys.argv[1])]
+rows = [json.loads (line) for line in open (sys.argv[2])]
+tokens = texts = ids = 0
+for r in rows:
+    said, n = r["completion"], r["tokens"]
+    text = re.search (r"=1|\]", said)
+    assert not text or text.end () == len (said) == n and not r["cut"], r
+    assert not re.search ("[49]", said), r
+    assert text or r["cut"] == (n == 8 == len (said)), r
+    tokens += 0 if r["cut"] else n
+    texts += bool (text)
+    ids += not text and not r["cut"]
+assert len (rows) == 64 and texts >= 8 and ids >= 8, (texts, ids)
+assert log[0]["tokens"] == tokens, (log, tokens)
+EOF
+ok "on two ranks, too" ranks "0 0" 2 1 "${s[@]}" log.file="$tmp/v" \
+    grpo.completions="$tmp/said-v" grpo.batch_invariant=on
+ok "the same completions" python3 - "$tmp/said-u" "$tmp/said-v" <<'EOF'
+import json, sys
+a, b = ([json.loads (line) for line in open (f)] for f in sys.argv[1:])
+assert [r["completion"] for r in a] == [r["completion"] for r in b]
+EOF
+for bad in 'stop=["a"' 'stop=[1]' 'stop_ids=x' stop_ids=70000 'stop_ids=1;2'; do
+    run "${s[@]}" "grpo.$bad"
+    ok "[grpo] $bad is refused" grep -q "grpo.*${bad%%=*}.*: [ih]a*s " "$tmp/out"
+done
+
 # A program that ends at every sixth completion that it is asked about.
 cat >"$tmp/fragile" <<'EOF'
 #!/bin/bash
