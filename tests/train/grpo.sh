@@ -72,7 +72,7 @@ ok "says how many it drops" grep -q '"dropped":[1-9]' "$tmp/y"
 # What is sampled says how it ended; what is cut is not trained on.
 s=("$tmp/grpo.ini" model.dir="$tmp/sft-1" run.steps=1 eval.samples=8
     grpo.completions_shown=999 grpo.mask_truncated_completions=on
-    'grpo.stop=["=1", "]", "no"]' grpo.stop_ids=57,52)
+    'grpo.stop=["=1", "]", "no"]' "grpo.stop_ids=57,52")
 ok "texts and ids that stop" run "${s[@]}" log.file="$tmp/u" grpo.completions="$tmp/said-u"
 ok "end completions there, which count" python3 - "$tmp/u" "$tmp/said-u" <<'EOF'
 import json, re, sys
