@@ -20,6 +20,7 @@
 
 #include "libtrain/backend.h"
 #include "libtrain/err.h"
+#include "model_dir.h"
 
 enum { MOST = 32 }; /* of an option that may stand several times */
 
@@ -245,29 +246,6 @@ static train_status_t read_file (const char *name, char **ret, size_t *ret_size,
     return TRAIN_OK;
 }
 
-/* Ids that end a text by the model's own files: a number or a list of them. */
-static void take_eos (struct job *j, const char *dir)
-{
-    static const char *const names[] = {"generation_config.json",
-                                        "config.json"};
-    json_t *eos = NULL, *root = NULL;
-
-    for (size_t i = 0; i < 2 && !eos; i++) {
-        char path[4096];
-
-        snprintf (path, sizeof (path), "%s/%s", dir, names[i]);
-        json_decref (root);
-        root = json_load_file (path, 0, NULL);
-        eos = json_object_get (root, "eos_token_id");
-    }
-    if (json_is_integer (eos) && j->o.n_stop < MOST)
-        j->stop_id[j->o.n_stop++] = (int32_t)json_integer_value (eos);
-    for (size_t i = 0; i < json_array_size (eos) && j->o.n_stop < MOST; i++)
-        j->stop_id[j->o.n_stop++] =
-            (int32_t)json_integer_value (json_array_get (eos, i));
-    json_decref (root);
-}
-
 static train_status_t open_tokenizer (struct job *j, const char *dir,
                                       train_error_t *err)
 {
@@ -438,7 +416,8 @@ static train_status_t run (struct job *j, train_error_t *err)
     if (status == TRAIN_OK)
         status = open_tokenizer (j, dir, err);
     if (status == TRAIN_OK && !j->keep_on)
-        take_eos (j, dir);
+        j->o.n_stop +=
+            model_eos (dir, j->stop_id + j->o.n_stop, MOST - j->o.n_stop);
     if (status == TRAIN_OK)
         status = add_prompts (j, err);
     if (status == TRAIN_OK)

@@ -87,12 +87,24 @@ static train_status_t open_trainer (struct grpo *g, train_error_t *err)
     return TRAIN_OK;
 }
 
+/* A base model's folder has no template that would name its end. */
+static void take_ends (struct grpo *g)
+{
+    int32_t eos[8];
+    size_t n = g->run.model_dir ? model_eos (g->run.model_dir, eos, 8) : 0;
+
+    for (size_t i = 0; i < n; i++)
+        if (eos[i] < g->run.config.vocab)
+            grpo_stop_add (g->judge.stop, eos[i]);
+}
+
 static train_status_t open_model (struct grpo *g, train_error_t *err)
 {
     struct run *r = &g->run;
     train_status_t status;
 
     TRY (run_describe (r, err));
+    take_ends (g);
     TRY (device_open (r->set, r->group, &r->config, r->card, sizeof (r->card),
                       &r->gpus, err));
     status = check_vocab (g, err);

@@ -14,13 +14,14 @@
 
 #include "libtrain/err.h"
 
-enum { MOST = 32, SLACK = 8 };
+/* Of ids in a setting; of a model's own; of tokens looked at in vain. */
+enum { MOST = 32, OWN = 9, SLACK = 8 };
 
 struct grpo_stop {
     train_tokenizer_t *tokenizer;
     json_t *texts; /* array of strings; NULL: none */
     size_t longest;
-    int32_t ends[MOST + 1];
+    int32_t ends[MOST + OWN];
     size_t n_ends;
     uint64_t hash; /* of texts */
 };
@@ -114,7 +115,7 @@ void grpo_stop_close (struct grpo_stop *s)
 
 void grpo_stop_add (struct grpo_stop *s, int32_t id)
 {
-    if (id >= 0 && !grpo_stop_is_end (s, id))
+    if (id >= 0 && s->n_ends < MOST + OWN && !grpo_stop_is_end (s, id))
         s->ends[s->n_ends++] = id;
 }
 

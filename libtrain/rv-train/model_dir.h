@@ -34,4 +34,8 @@ train_status_t model_fits (const struct settings *set,
 train_status_t model_named (const struct settings *set, train_status_t status,
                             train_error_t *err);
 
+/* model_eos - ids that end a text by generation_config.json of [dir], else by
+ * config.json; how many, at most [most]. */
+size_t model_eos (const char *dir, int32_t *ret, size_t most);
+
 #endif

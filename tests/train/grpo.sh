@@ -98,6 +98,11 @@ import json, sys
 a, b = ([json.loads (line) for line in open (f)] for f in sys.argv[1:])
 assert [r["completion"] for r in a] == [r["completion"] for r in b]
 EOF
+cp -r "$(echo "$tmp"/sft-1/step-*150)" "$tmp/eos"
+echo '{"eos_token_id": [57, 52]}' >"$tmp/eos/generation_config.json"
+ok "ids of the model's folder" run "${s[@]:0:1}" model.dir="$tmp/eos" "${s[@]:2:5}" \
+    grpo.completions="$tmp/said-w"
+ok "stop as well" cmp "$tmp/said-u" "$tmp/said-w"
 for bad in 'stop=["a"' 'stop=[1]' 'stop_ids=x' stop_ids=70000 'stop_ids=1;2'; do
     run "${s[@]}" "grpo.$bad"
     ok "[grpo] $bad is refused" grep -q "grpo.*${bad%%=*}.*: [ih]a*s " "$tmp/out"
