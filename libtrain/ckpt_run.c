@@ -76,7 +76,8 @@ train_status_t ckpt_tensors_init (struct ckpt_tensors *t,
     size_t n = train_decoder_n_params (run->decoder);
 
     t->n = n;
-    t->piece = calloc (3 * n + 1, sizeof (*t->piece));
+    t->n_beside = run->n_beside;
+    t->piece = calloc (3 * n + run->n_beside + 1, sizeof (*t->piece));
     t->name = calloc (2 * n + 1, sizeof (*t->name));
     if (!t->piece || !t->name)
         return err_set (err, TRAIN_ENOMEM, "no memory for a list of tensors");
@@ -92,6 +93,8 @@ train_status_t ckpt_tensors_init (struct ckpt_tensors *t,
         t->piece[2 * n + i] =
             piece_of (run, i, t->name[n + i], run->v, "optim");
     }
+    for (size_t i = 0; i < run->n_beside; i++)
+        t->piece[3 * n + i] = run->beside[i];
     return TRAIN_OK;
 }
 
@@ -218,7 +221,8 @@ train_status_t ckpt_run_start (train_ckpt_saver_t *saver, const char *dir,
     train_status_t status = ckpt_save_init (&s, dir, state, run, keep, err);
 
     if (status == TRAIN_OK)
-        status = train_ckpt_start (saver, s.tensors.piece, 3 * s.tensors.n,
+        status = train_ckpt_start (saver, s.tensors.piece,
+                                   3 * s.tensors.n + s.tensors.n_beside,
                                    &s.opts, err);
     ckpt_save_fini (&s);
     return status;

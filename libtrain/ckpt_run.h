@@ -16,14 +16,17 @@ struct ckpt_run {
     const train_shard_plan_t *plan; /* of them; NULL: as the decoder's arena */
     int rank;                       /* in the plan */
     int world;
-    const char *strategy; /* NULL: "whole" */
+    const char *strategy;             /* NULL: "whole" */
+    const train_ckpt_piece_t *beside; /* (n_beside) what else is saved; of one
+                                         rank alone, as they are whole */
+    size_t n_beside;
 };
 
-/* The tensors of a run: weights, then m, then v of each. */
+/* The tensors of a run: weights, then m, then v of each, then what is beside. */
 struct ckpt_tensors {
-    train_ckpt_piece_t *piece; /* (3n) */
+    train_ckpt_piece_t *piece; /* (3n + n_beside) */
     char **name; /* (2n) of the moments; the weights' are borrowed */
-    size_t n;
+    size_t n, n_beside;
 };
 
 train_status_t ckpt_tensors_init (struct ckpt_tensors *t,

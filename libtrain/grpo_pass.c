@@ -467,9 +467,25 @@ static train_status_t logps (train_grpo_trainer_t *t, train_error_t *err)
 
     if (t->old && t->o.old_is_sampler)
         memcpy (t->old, t->texts.sampled, all * sizeof (*t->old));
+    else if (t->old)
+        memset (t->old, 0, all * sizeof (*t->old));
+    if (t->ref)
+        memset (t->ref, 0, all * sizeof (*t->ref));
     for (int k = 0; k < t->o.steps; k++)
         TRY (of_step (t, k * t->o.trainer.batch, err));
     return TRAIN_OK;
+}
+
+/* Each rank has its rows', which a checkpoint in mid-cycle needs of all. */
+static train_status_t share (train_grpo_trainer_t *t, train_error_t *err)
+{
+    int64_t all = (int64_t)t->texts.M * t->texts.L;
+
+    if (t->o.steps * t->o.iterations == 1)
+        return TRAIN_OK;
+    if (t->old && !t->o.old_is_sampler)
+        TRY (grpo_sum (t, t->old, TRAIN_F32, all, err));
+    return t->ref ? grpo_sum (t, t->ref, TRAIN_F32, all, err) : TRAIN_OK;
 }
 
 train_status_t grpo_logps (train_grpo_trainer_t *t, train_error_t *err)
@@ -480,5 +496,6 @@ train_status_t grpo_logps (train_grpo_trainer_t *t, train_error_t *err)
 
     t->decoder->ops->leave (before);
     grpo_back (t, &hooks);
-    return trainer_agree (t->group, status, err);
+    TRY (trainer_agree (t->group, status, err));
+    return share (t, err);
 }

@@ -11,6 +11,9 @@
 #include "decoder_impl.h"
 #include "trainer.h"
 
+#define GRPO_KEPT 10 /* arrays of a cycle in a checkpoint */
+#define GRPO_SAID 8  /* numbers that metrics have of it */
+
 /* Completions of prompts, of all ranks once they are gathered. */
 struct grpo_texts {
     int M, L;
@@ -53,12 +56,14 @@ struct train_grpo_trainer {
     float *adv;       /* (M) */
     uint8_t *mask;    /* (M,L) what is trained on */
     int64_t *lengths; /* (M) so many tokens */
-    float *old, *ref; /* (M,L) of this rank's rows of each step; or NULL */
+    float *old, *ref; /* (M,L) of this rank's rows of each step, and where a
+                         cycle is more than one, of all; or NULL */
     int32_t *lens;    /* room for a pass */
     struct grpo_work work;
     train_grpo_report_t report; /* of this rank's passes of the step */
     double entropy;             /* sum over tokens */
     train_grpo_metrics_t m;     /* of the cycle */
+    double said[GRPO_SAID];     /* room for its numbers in a checkpoint */
 };
 
 /* Where is step [step] in its cycle? */
@@ -92,6 +97,9 @@ train_status_t grpo_texts_write (train_grpo_trainer_t *t, struct grpo_texts *x,
 train_status_t grpo_texts_score (train_grpo_trainer_t *t, struct grpo_texts *x,
                                  int R, train_grpo_score_t score, void *arg,
                                  train_error_t *err);
+/* grpo_texts_tell - fill [sample] of texts that are all there. */
+void grpo_texts_tell (const train_grpo_trainer_t *t, struct grpo_texts *x,
+                      int R);
 /* grpo_sum - sums of the ranks' arrays in their place. */
 train_status_t grpo_sum (train_grpo_trainer_t *t, void *data,
                          train_dtype_t dtype, int64_t n, train_error_t *err);
@@ -100,6 +108,10 @@ train_status_t grpo_sum (train_grpo_trainer_t *t, void *data,
  * t->m. Collective. */
 train_status_t grpo_cycle (train_grpo_trainer_t *t, int64_t cycle,
                            train_error_t *err);
+
+/* grpo_beside, grpo_loaded - the trainer_source's. */
+size_t grpo_beside (void *arg, train_ckpt_piece_t ret[TRAINER_BESIDE]);
+train_status_t grpo_loaded (void *arg, const char *path, train_error_t *err);
 
 /* grpo_work_fini - give room back.
  * grpo_logps - t->old and t->ref of this rank's rows of all steps of the cycle,

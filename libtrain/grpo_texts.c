@@ -179,6 +179,14 @@ static void describe (const train_grpo_trainer_t *t, struct grpo_texts *x)
     }
 }
 
+void grpo_texts_tell (const train_grpo_trainer_t *t, struct grpo_texts *x,
+                      int R)
+{
+    describe (t, x);
+    for (int k = 0; k < x->M; k++)
+        x->sample[k].rewards = x->rewards + (size_t)k * (size_t)R;
+}
+
 /* A sampler may leave anything behind a text. */
 static void wipe (struct grpo_texts *x, int first, int count)
 {

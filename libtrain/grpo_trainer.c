@@ -192,6 +192,8 @@ static train_status_t set_up (train_grpo_trainer_t *t, train_error_t *err)
 {
     const struct trainer_source source = {
         .pass = grpo_pass,
+        .beside = grpo_beside,
+        .loaded = grpo_loaded,
         .arg = t,
         .seq = t->o.max_new,
         .shuffle = t->o.shuffle,
@@ -309,7 +311,7 @@ static train_status_t begin (train_grpo_trainer_t *t, train_error_t *err)
     if (p.at != 0 && t->made != p.cycle + 1)
         return err_set (err, TRAIN_ESTATE,
                         "grpo: step %lld is in mid-cycle, and its completions "
-                        "are not there; a checkpoint between cycles goes on",
+                        "are not there, for a load or the cycle failed",
                         (long long)train_trainer_steps (t->trainer));
     t->m.rollout_s = t->m.reward_s = t->m.logps_s = 0;
     t->m.rollout_tokens = 0;

@@ -12,6 +12,8 @@
 #include "trainer_shard.h"
 #include "trainer_slow.h"
 
+#define TRAINER_BESIDE 16
+
 /* What makes the passes where there is no data. Its losses and their mean are
  * its own: train_metrics_t has the loss that it leaves in the trainer. */
 struct trainer_source {
@@ -20,6 +22,13 @@ struct trainer_source {
      *   counted   added to: tokens */
     train_status_t (*pass) (void *arg, int first, int n, double scale,
                             int64_t *counted, train_error_t *err);
+    /* beside - what a checkpoint of now keeps beside the model, of all ranks
+     * alike: whole tensors of the host, in the order of [ret], that live until
+     * the save has begun. Returns how many.
+     * loaded - checkpoint [path] was read; the trainer has its step. Only rank 0
+     * need be able to open it. Collective. Both or none. */
+    size_t (*beside) (void *arg, train_ckpt_piece_t ret[TRAINER_BESIDE]);
+    train_status_t (*loaded) (void *arg, const char *path, train_error_t *err);
     void *arg;
     int seq; /* the longest row; what follows is compared and saved */
     bool shuffle;

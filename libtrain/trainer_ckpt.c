@@ -122,10 +122,14 @@ static train_status_t begin (train_trainer_t *t, const char *dir, int keep,
                              train_error_t *err)
 {
     train_ckpt_state_t state = state_of (t);
+    train_ckpt_piece_t beside[TRAINER_BESIDE];
     struct ckpt_run run = run_of (t);
 
     if (!takes_part (t))
         return TRAIN_OK;
+    run.beside = beside;
+    if (t->source.beside && train_group_rank (t->group) == 0)
+        run.n_beside = t->source.beside (t->source.arg, beside);
     if (!t->saver)
         TRY (train_ckpt_saver_create (trainer_is_sharded (t) ? t->group : NULL,
                                       &t->saver, err));
@@ -338,6 +342,8 @@ train_status_t train_trainer_load (train_trainer_t *t, const char *path,
     status = read_own (t, found, &state, err);
     if ((status = trainer_agree (t->group, status, err)) == TRAIN_OK)
         status = spread (t, &state, err);
+    if (status == TRAIN_OK && t->source.loaded)
+        status = t->source.loaded (t->source.arg, found, err);
     free (found);
     if (status == TRAIN_OK)
         trainer_note_saved (t, path, t->step);

@@ -279,18 +279,13 @@ static train_status_t take_steps (struct grpo *g,
     struct run *r = &g->run;
     int64_t every = r->set->ckpt_every;
     train_grpo_metrics_t m = {.size = sizeof (m)};
-    bool wanted = false;
 
     m.base.step = train_trainer_steps (r->trainer);
     while (m.base.step < r->set->steps) {
-        bool between;
-
         TRY (take_step (g, *stop != 0, &m, err));
-        wanted |= m.base.stop;
-        between = train_grpo_trainer_between (g->trainer);
-        if (wanted && between && m.base.step < r->set->steps)
+        if (m.base.stop && m.base.step < r->set->steps)
             return run_stopped (r, ret_stopped, err);
-        if (every > 0 && m.base.step % every == 0 && between)
+        if (every > 0 && m.base.step % every == 0)
             TRY (run_save (r, err));
     }
     return run_save_last (r, err);

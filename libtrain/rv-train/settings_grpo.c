@@ -47,10 +47,6 @@ static int check_task (const struct settings *c, struct rv_error *err)
          "needs [reference] url"},
         {c->eval.every > 0 && !c->eval.files, "eval", "files",
          "is not set; name prompts that are not trained on"},
-        {c->ckpt_every > 0 && c->ckpt_every % (g->steps * g->iterations) != 0,
-         "checkpoint", "every",
-         "is no multiple of [grpo] steps_per_generation times "
-         "num_iterations: checkpoints lie between cycles"},
     };
     char where[512];
 

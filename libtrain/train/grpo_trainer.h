@@ -150,9 +150,9 @@ train_status_t train_grpo_trainer_step (train_grpo_trainer_t *trainer,
                                         bool stop, train_grpo_metrics_t *ret,
                                         train_error_t *err);
 
-/* train_grpo_trainer_between - no cycle is begun: a checkpoint of now holds all
- * there is, and a run goes on from it bit for bit. In mid-cycle the completions
- * would be missing. Local. */
+/* train_grpo_trainer_between - no cycle is begun. A checkpoint in mid-cycle has
+ * its completions and all that was made of them beside the model, so a run goes
+ * on from any step bit for bit. Local. */
 bool train_grpo_trainer_between (const train_grpo_trainer_t *trainer);
 
 /* train_grpo_trainer_samples - the completions of the last cycle, of all ranks.

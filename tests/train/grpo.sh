@@ -164,11 +164,23 @@ kill -USR1 "$pid"
 wait "$pid"
 ok "SIGUSR1 ends it with 75" test $? = 75
 n=$(grep -c . "$tmp/e")
-ok "where a cycle ends" test $((n % 2)) = 0
-ok "it goes on" run "${f[@]}" run.steps=$((n + 2)) log.file="$tmp/e"
-ok "to where one comes that never stopped" run "${f[@]}" run.steps=$((n + 2)) log.file="$tmp/g" \
+ok "it goes on" run "${f[@]}" run.steps=$((n + 3)) log.file="$tmp/e"
+ok "to where one comes that never stopped" run "${f[@]}" run.steps=$((n + 3)) log.file="$tmp/g" \
     checkpoint.dir=
 ok "bit for bit" same "$tmp/e" "$tmp/g"
+
+f+=(grpo.num_iterations=3)
+ok "a cycle of six" run "${f[@]}" log.file="$tmp/j" checkpoint.dir=
+for k in 1 4 5 8; do
+    rm -rf "$tmp/ck"
+    ok "its first $k steps" run "${f[@]}" run.steps="$k" checkpoint.every=3 log.file="$tmp/k"
+    ok "and the rest" ranks "0 0" 2 1 "${f[@]}" log.file="$tmp/k"
+    ok "are the whole" near "$tmp/j" "$tmp/k" 1e-6 8
+    rm -rf "$tmp/ck"
+    ok "$k by two ranks" ranks "0 0" 2 1 "${f[@]}" run.steps="$k" log.file="$tmp/l"
+    ok "and the rest by one" run "${f[@]}" log.file="$tmp/l"
+    ok "are the whole, too" near "$tmp/j" "$tmp/l" 1e-6 8
+done
 
 refused ()
 {
@@ -176,7 +188,6 @@ refused ()
     [ $? = 2 ] && grep -q "$1" "$tmp/out"
 }
 ok "a batch of no whole groups" refused 'no multiple of num_generations' data.batch=21
-ok "checkpoints in mid-cycle" refused 'lie between cycles' checkpoint.every=3
 ok "a sharded policy" refused 'whole weights' shard.strategy=full
 ok "rows of samples" refused 'data.packed=on: is of task = sft alone' data.packed=on
 ok "long ones" refused 'data.long=cut: is of task = sft alone' data.long=cut

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -167,50 +168,139 @@ static void test_reference (void **state)
     close_run (&r);
 }
 
-/* Twice the way, and half of it twice: the same bits. */
+static void save (struct run *r, const char *dir)
+{
+    train_error_t err = {0};
+
+    if (train_trainer_save (train_grpo_trainer_base (r->trainer), dir, 9, &err)
+        != TRAIN_OK)
+        fail_msg ("%s", err.text);
+}
+
+static train_status_t load (struct run *r, const char *dir, train_error_t *err)
+{
+    return train_trainer_load (train_grpo_trainer_base (r->trainer), dir, err);
+}
+
+/* All but the times. */
+static void same_metrics (train_grpo_metrics_t a, train_grpo_metrics_t b)
+{
+    double x[] = {a.reward,     a.reward_std,    a.zero_spread, a.length,
+                  a.length_min, a.length_max,    a.cut,         a.kl,
+                  a.entropy,    a.ratio,         a.clip_low,    a.clip_high,
+                  a.base.loss,  a.base.grad_norm};
+    double y[] = {b.reward,     b.reward_std,    b.zero_spread, b.length,
+                  b.length_min, b.length_max,    b.cut,         b.kl,
+                  b.entropy,    b.ratio,         b.clip_low,    b.clip_high,
+                  b.base.loss,  b.base.grad_norm};
+
+    assert_memory_equal (x, y, sizeof (x));
+    assert_int_equal (a.cycle, b.cycle);
+    assert_int_equal (a.none, b.none);
+    assert_int_equal (a.base.step, b.base.step);
+}
+
+/* A cycle of four steps, and on from behind each of them: the same bits. */
 static void test_resume (void **state)
 {
     train_grpo_trainer_options_t o = options ();
-    struct run a, b;
+    train_grpo_metrics_t want[8];
     train_error_t err = {0};
+    struct run a, b;
 
     (void)state;
     o.iterations = 2;
+    o.steps = 2;
+    o.trainer.batch = 32;
     o.loss.beta = 0.01;
     a = make (&o, TRAIN_F32);
-    b = make (&o, TRAIN_F32);
-    for (int i = 0; i < 4; i++)
-        step (&a);
-    assert_int_equal (train_trainer_save (train_grpo_trainer_base (a.trainer),
-                                          "between", 1, NULL),
-                      TRAIN_OK);
-    step (&a);
-    assert_int_equal (train_trainer_save (train_grpo_trainer_base (a.trainer),
-                                          "amid", 1, NULL),
-                      TRAIN_OK);
-    step (&a);
-    assert_int_equal (
-        train_trainer_load (train_grpo_trainer_base (b.trainer), "amid", NULL),
-        TRAIN_OK);
-    assert_int_equal (train_grpo_trainer_step (b.trainer, false, NULL, &err),
-                      TRAIN_ESTATE);
-    assert_non_null (strstr (err.text, "mid-cycle"));
-    assert_int_equal (train_trainer_load (train_grpo_trainer_base (b.trainer),
-                                          "between", NULL),
-                      TRAIN_OK);
-    step (&b);
-    step (&b);
-    assert_memory_equal (train_decoder_weights (a.decoder)->data,
-                         train_decoder_weights (b.decoder)->data,
-                         train_decoder_numel (a.decoder) * sizeof (float));
-    close_run (&b);
+    for (int i = 0; i < 8; i++) {
+        want[i] = step (&a);
+        if (i < 7)
+            save (&a, "all");
+    }
+    for (int from = 1; from < 8; from++) {
+        char dir[40];
+        const train_grpo_sample_t *s;
+        int n;
+
+        snprintf (dir, sizeof (dir), "all/step-%08d", from);
+        b = make (&o, TRAIN_F32);
+        if (load (&b, dir, &err) != TRAIN_OK)
+            fail_msg ("%s", err.text);
+        s = train_grpo_trainer_samples (b.trainer, &n);
+        assert_int_equal (n, from % 4 ? 64 : 0);
+        for (int k = 0; k < n; k++)
+            assert_true (s[k].rewards[0]
+                         == (s[k].ids[0] == (s[k].prompt + 1) % PROMPTS));
+        for (int i = from; i < 8; i++)
+            same_metrics (want[i], step (&b));
+        assert_memory_equal (train_decoder_weights (a.decoder)->data,
+                             train_decoder_weights (b.decoder)->data,
+                             train_decoder_numel (a.decoder) * sizeof (float));
+        close_run (&b);
+    }
     o.loss.low = 0.1; /* another loss is another run */
     b = make (&o, TRAIN_F32);
-    assert_int_equal (train_trainer_load (train_grpo_trainer_base (b.trainer),
-                                          "between", &err),
-                      TRAIN_EINVAL);
+    assert_int_equal (load (&b, "all", &err), TRAIN_EINVAL);
     close_run (&a);
     close_run (&b);
+}
+
+/* A rank's part: three steps, the last two again from where the first was
+ * saved; its number in [note] where they differ. */
+static void go_on (struct job *job, int rank, train_group_t *ranks)
+{
+    train_grpo_trainer_options_t o = options ();
+    train_grpo_metrics_t m = {.size = sizeof (m)};
+    struct seen *seen = &job->shared->seen[rank];
+    double last[2] = {0, 0};
+    train_trainer_t *base;
+    struct run r;
+
+    o.steps = 2;
+    o.iterations = 2;
+    o.trainer.batch = 12;
+    o.group = 3;
+    o.loss.beta = 0.05;
+    o.trainer.strategy = TRAIN_DDP;
+    seen->status = open_run (&r, &o, ranks, TRAIN_F64, score, &seen->err);
+    base = train_grpo_trainer_base (r.trainer);
+    for (int i = 0; i < 5 && seen->status == TRAIN_OK; i++) {
+        if (i == 3) /* what follows was there before */
+            seen->status = train_trainer_load (base, "ranks", &seen->err);
+        if (seen->status == TRAIN_OK)
+            seen->status =
+                train_grpo_trainer_step (r.trainer, false, &m, &seen->err);
+        if (i == 0 && seen->status == TRAIN_OK)
+            seen->status = train_trainer_save (base, "ranks", 1, &seen->err);
+        if (i == 2 || i == 4)
+            last[i == 4] = m.base.loss + m.base.grad_norm + m.kl + m.ratio;
+    }
+    if (last[0] != last[1] || !isfinite (last[0]))
+        snprintf (seen->note, sizeof (seen->note), "%.17g is not %.17g",
+                  last[1], last[0]);
+    memcpy (&job->shared->hash[rank], &last[1], sizeof (last[1]));
+    close_run (&r);
+}
+
+/* What a rank lacks of the others' rows is there again, for another number of
+ * ranks, too. */
+static void test_resume_ranks (void **state)
+{
+    static const char *const layout[] = {"ab", "aab"};
+
+    (void)state;
+    for (size_t k = 0; k < 2; k++) {
+        struct job job = {.layout = layout[k], .body = go_on};
+
+        run_job (&job);
+        want_ok (&job);
+        for (size_t i = 0; i < strlen (layout[k]); i++)
+            if (*job.shared->seen[i].note)
+                fail_msg ("%s", job.shared->seen[i].note);
+        free_job (&job);
+    }
 }
 
 static double as_double (uint64_t bits)
@@ -327,8 +417,8 @@ int main (void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test (test_learns),  cmocka_unit_test (test_kinds),
         cmocka_unit_test (test_metrics), cmocka_unit_test (test_reference),
-        cmocka_unit_test (test_resume),  cmocka_unit_test (test_ranks),
-        cmocka_unit_test (test_refused),
+        cmocka_unit_test (test_resume),  cmocka_unit_test (test_resume_ranks),
+        cmocka_unit_test (test_ranks),   cmocka_unit_test (test_refused),
     };
 
     return cmocka_run_group_tests (tests, set_up, tear_down);
