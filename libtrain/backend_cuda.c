@@ -13,6 +13,8 @@
 #include <unistd.h>
 
 #include "err.h"
+#include "mem_count.h"
+
 #include "kernels/kernels.h"
 
 /* The one place where CUDA's results become ours. Clears the last error, so
@@ -60,6 +62,10 @@ static train_status_t op_alloc (int device, size_t bytes, void **ret,
     if (bytes > 0)
         status = check (cudaMalloc (&memory, bytes), TRAIN_EDEVICE,
                         "allocation on the GPU", err);
+    if (status == TRAIN_OK && !mem_count_add (device, memory, bytes)) {
+        (void)cudaFree (memory);
+        status = err_set (err, TRAIN_ENOMEM, "no memory for a list of arrays");
+    }
     (void)cudaSetDevice (before);
     if (status == TRAIN_OK)
         *ret = memory;
@@ -68,6 +74,7 @@ static train_status_t op_alloc (int device, size_t bytes, void **ret,
 
 static void op_free (void *memory)
 {
+    mem_count_drop (memory);
     (void)cudaFree (memory);
 }
 

@@ -243,7 +243,7 @@ static train_status_t write_lines (struct grpo *g,
 
     if (g->run.metrics)
         TRY (grpo_log_metrics (g->run.metrics, m, held, faults,
-                               run_peak_bytes (), err));
+                               run_peak_bytes (&g->run), err));
     if (!g->completions || m->rollout_tokens == 0)
         return TRAIN_OK;
     samples = train_grpo_trainer_samples (g->trainer, &n);

@@ -18,6 +18,7 @@
 
 #include "libtrain/backend.h"
 #include "libtrain/err.h"
+#include "libtrain/mem_count.h"
 #include "libtrain/trainer.h"
 #include "device.h"
 #include "eval.h"
@@ -259,10 +260,12 @@ static train_status_t set_up (struct run *r, struct who *ret_who,
     return status;
 }
 
-int64_t run_peak_bytes (void)
+int64_t run_peak_bytes (const struct run *r)
 {
     struct rusage use;
 
+    if (r->config.device.device_type == kDLCUDA)
+        return (int64_t)mem_count_peak (r->config.device.device_id);
     return getrusage (RUSAGE_SELF, &use) < 0 ? 0
                                              : (int64_t)use.ru_maxrss * 1024;
 }
@@ -294,10 +297,11 @@ static train_status_t report (struct run *r, const train_metrics_t *m,
         return TRAIN_OK;
     run_say_skip (r, m);
     if (r->metrics
-        && metrics_write (r->metrics, m, eval, tok_per_s, run_peak_bytes (), &e)
+        && metrics_write (r->metrics, m, eval, tok_per_s, run_peak_bytes (r),
+                          &e)
                != RV_OK)
         return err_from (err, &e);
-    progress_step (&r->progress, m, eval, tok_per_s, run_peak_bytes ());
+    progress_step (&r->progress, m, eval, tok_per_s, run_peak_bytes (r));
     return TRAIN_OK;
 }
 

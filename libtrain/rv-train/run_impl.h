@@ -26,8 +26,10 @@ struct run {
     double loss_begin, loss_end, begin_s;
 };
 
-double run_now (void);         /* seconds */
-int64_t run_peak_bytes (void); /* of this process's memory */
+double run_now (void); /* seconds */
+/* run_peak_bytes - the most that this process has held: of arrays on its GPU,
+ * or of the host's memory. */
+int64_t run_peak_bytes (const struct run *r);
 /* run_say_skip - on stderr, when a step is the first of some to be skipped. */
 void run_say_skip (struct run *r, const train_metrics_t *m);
 
