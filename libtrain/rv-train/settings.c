@@ -31,6 +31,8 @@ static const struct conf_key keys[] = {
     {"model", "lora_alpha", CONF_DOUBLE, AT (tune.lora_alpha), 0, 1e6, NULL},
     {"model", "lora_targets", CONF_LIST, AT (tune.lora_targets), 0, 0, NULL},
     {"model", "dropout", CONF_DOUBLE, AT (tune.dropout), 0, 1, NULL},
+    {"model", "recompute", CONF_CHOICE, AT (tune.recompute), 0, 0,
+     "nothing,cheap,blocks"},
     {"data", "files", CONF_STRING, AT (files), 0, 0, NULL},
     {"data", "tokenizer", CONF_STRING, AT (tokenizer), 0, 0, NULL},
     {"data", "template", CONF_STRING, AT (rows.chat), 0, 0, NULL},
@@ -418,6 +420,7 @@ train_decoder_config_t settings_decoder (const struct settings *c)
                  : c->param == FP16 ? TRAIN_F16
                                     : TRAIN_F32,
         .deterministic = c->deterministic,
+        .recompute = (train_recompute_t)c->tune.recompute,
         .lora = c->tune.lora,
     };
 }

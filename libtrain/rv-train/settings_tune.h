@@ -19,6 +19,7 @@ struct settings_tune {
     train_lora_t lora;  /* made of them */
     double dropout;     /* [model]: of what the halves of a block add */
     bool documents;     /* [data]: attention and loss stay within documents */
+    int recompute;      /* [model]: a train_recompute_t */
 };
 
 int settings_tune_defaults (struct settings *set, struct rv_error *err);

@@ -43,6 +43,13 @@ for strategy in ddp full; do
     ok "two ranks, $strategy" ranks "0 0" 2 1 "$i" "${size[@]}" shard.strategy=$strategy
     ok "within a tenth of what one holds" close 2 shard.strategy=$strategy
 done
+again=(precision.param=bf16 precision.buffer=bf16)
+for recompute in nothing cheap blocks; do
+    ok "a run, made again: $recompute" run "$i" "${size[@]}" "${again[@]}" model.recompute=$recompute
+    ok "within a tenth of what it holds" close 1 "${again[@]}" model.recompute=$recompute
+    mv "$tmp/m" "$tmp/again.$recompute"
+    ok "with the losses of nothing" near "$tmp/again.nothing" "$tmp/again.$recompute" 0 2
+done
 ok "with checkpoints" run "$i" "${size[@]}" checkpoint.every=1 checkpoint.dir="$tmp/ck"
 ok "within a tenth of what it holds" close 1 checkpoint.every=1 checkpoint.dir="$tmp/ck2"
 
