@@ -44,6 +44,9 @@ static void add_hints (struct text *t, const struct settings *set, int world,
     if (pass > 1)
         ADD (t, "  data.micro_batch=%d: activations of %d rows, not %d\n",
              pass / 2, pass / 2, pass);
+    if (set->tune.recompute != TRAIN_RECOMPUTE_BLOCKS)
+        ADD (t, "  model.recompute=blocks: of a block's activations one array "
+                "is kept\n");
     if (set->param == FP32 || set->param == FP64)
         ADD (t, "  precision.param=bf16: activations in 2 bytes, not %d\n",
              set->param == FP64 ? 8 : 4);

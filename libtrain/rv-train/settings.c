@@ -62,6 +62,7 @@ static const struct conf_key keys[] = {
     {"shard", "wrap", CONF_STRING, AT (wrap), 0, 0, NULL},
     {"shard", "prefetch", CONF_INT, AT (prefetch), 0, 1024, NULL},
     {"shard", "offload", CONF_BOOL, AT (offload), 0, 0, NULL},
+    {"shard", "no_sync", CONF_BOOL, AT (tune.no_sync), 0, 0, NULL},
     {"precision", "param", CONF_CHOICE, AT (param), 0, 0,
      "fp32,fp64,bf16,fp16"},
     {"precision", "reduce", CONF_CHOICE, AT (reduce), 0, 0,
@@ -248,6 +249,9 @@ static int check_shard (const struct settings *c, struct rv_error *err)
          "is of use with strategy = grad_op or full alone; remove it"},
         {c->reduce == BF16 && !sharded, "precision", "reduce",
          "bf16 needs [shard] strategy = grad_op or full"},
+        {c->tune.no_sync && !sharded, "shard", "no_sync",
+         "is of use with strategy = grad_op or full alone: the others sum "
+         "gradients once a step; use off"},
     };
 
     return apply (c, rule, sizeof (rule) / sizeof (*rule), err);
@@ -468,6 +472,7 @@ train_trainer_options_t settings_trainer (const struct settings *c)
         .least = (size_t)c->least,
         .prefetch = c->prefetch < 0 ? 1 : (int)c->prefetch,
         .offload = c->offload,
+        .no_sync = c->tune.no_sync,
         .reduce_bf16 = c->reduce == BF16,
         .no_decay = c->no_decay,
         .frozen = c->frozen,

@@ -18,6 +18,7 @@ struct settings_tune {
     char *lora_targets; /* a list; read by settings_tune_check */
     train_lora_t lora;  /* made of them */
     double dropout;     /* [model]: of what the halves of a block add */
+    bool no_sync;       /* [shard]: reduce once a step, not once a pass */
     bool documents;     /* [data]: attention and loss stay within documents */
     int recompute;      /* [model]: a train_recompute_t */
 };

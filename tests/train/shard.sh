@@ -26,6 +26,14 @@ done
 ok "says what a rank has" ranks "0 0 0" 3 1 "$i" shard.strategy=full shard.wrap=1500 shard.prefetch=0 "log.file=$tmp/many"
 ok "so" grep -q '^shard: full, 3 units, [0-9]* parameters a rank$' "$tmp/out.0"
 ok "the same losses" near "$tmp/one" "$tmp/many" 1e-12 12
+ok "reduced once a step" ranks "0 0 0" 3 1 "$i" shard.strategy=full shard.no_sync=on data.micro_batch=1 "log.file=$tmp/many"
+ok "the same losses" near "$tmp/one" "$tmp/many" 1e-12 12
+for what in cheap blocks; do
+    ok "activations made again: $what" run "$i" model.recompute=$what "log.file=$tmp/again"
+    ok "the same bits" cmp <(losses "$tmp/one") <(losses "$tmp/again")
+done
+ok "sharded, blocks made again" ranks "0 0" 2 1 "$i" shard.strategy=full model.recompute=blocks data.micro_batch=3 "log.file=$tmp/many"
+ok "the same losses" near "$tmp/one" "$tmp/many" 1e-12 12
 ok "more ranks than rows" ranks "0 0 0" 3 1 "$i" shard.strategy=full data.batch=2 "log.file=$tmp/many"
 ok "one rank has two rows" run "$i" data.batch=2 "log.file=$tmp/two"
 ok "the same losses" near "$tmp/two" "$tmp/many" 1e-12 12
