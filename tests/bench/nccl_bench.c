@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * nccl_bench.c - all-reduce of the group backend nccl beside NCCL itself
  *
- *   nccl_bench [BYTES...|step] one process a GPU, with RANK and the like set
+ *   nccl_bench [BYTES...|step|ops] one process a GPU, with RANK and the like set
  *
  * Each call is waited for. Rank 0 prints one line a size: bytes, and the median
  * microseconds of ncclAllReduce with cudaStreamSynchronize, of
  * train_all_reduce, of the same in a learnt step; then the differences. "step":
- * nccl_bench_step.c. */
+ * nccl_bench_step.c, "ops": nccl_bench_ops.c. */
 #include "config.h"
 
 #include <stdio.h>
@@ -14,6 +14,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "group_impl.h"
 #include "nccl_bench.h"
 
 #define ROUNDS 21
@@ -113,7 +114,7 @@ static void begin (void)
 
     must (train_group_create (&opts, &b.group, &err), &err);
     must (nccl_open (&b.api, &b.gpu, &err), &err);
-    b.device = train_group_local_rank (b.group);
+    b.device = b.group->where.device;
     (void)b.gpu->enter (b.device);
     if (train_group_rank (b.group) == 0 && b.api->get_id (&id) != 0)
         exit (1);
@@ -134,6 +135,7 @@ int main (int argc, char **argv)
     static char *defaults[] = {"",        "8",        "8192",
                                "1048576", "67108864", "1073741824"};
     size_t most = 0;
+    void (*part) (void) = NULL;
     train_error_t err;
 
     if (argc < 2) {
@@ -142,23 +144,28 @@ int main (int argc, char **argv)
     }
     begin ();
     if (strcmp (argv[1], "step") == 0)
+        part = bench_step;
+    else if (strcmp (argv[1], "ops") == 0)
+        part = bench_ops;
+    if (part)
         argc = 1;
     for (int i = 1; i < argc; i++) {
         size_t bytes = strtoul (argv[i], NULL, 10);
 
         most = bytes > most ? bytes : most;
     }
-    must (b.gpu->alloc (b.device, most, (void **)&b.data, &err), &err);
+    if (most > 0)
+        must (b.gpu->alloc (b.device, most, (void **)&b.data, &err), &err);
     if (most > 0)
         must (b.gpu->fill (b.device, b.data, 0, most, NULL, &err), &err);
     must (b.gpu->sync (NULL, &err), &err);
-    if (train_group_rank (b.group) == 0)
+    if (train_group_rank (b.group) == 0 && part != bench_ops)
         printf ("NCCL %d, %d ranks\n", b.api->version,
                 train_group_size (b.group));
     for (int i = 1; i < argc && most > 0; i++)
         measure (strtoul (argv[i], NULL, 10));
-    if (most == 0)
-        bench_step ();
+    if (part)
+        part ();
     b.api->destroy (b.comm);
     train_group_destroy (b.group);
     return 0;

@@ -23,7 +23,9 @@ double now_us (void);
 int by_value (const void *x, const void *y);                 /* doubles */
 void must (train_status_t status, const train_error_t *err); /* or ends */
 
-/* bench_step - the collectives of a FULL_SHARD step. */
+/* bench_step - the collectives of a FULL_SHARD step.
+ * bench_ops - three collectives at four sizes. */
 void bench_step (void);
+void bench_ops (void);
 
 #endif

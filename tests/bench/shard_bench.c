@@ -3,16 +3,20 @@
  * each, by any strategy: shard_bench STRATEGY PRESET BATCH SEQ STEPS [WORD...]
  *
  * STRATEGY is no_shard, ddp, grad_op or full; BATCH is one GPU's. Words: det,
- * cheap, blocks, f32, bf16wire, offload, prefetch=N. RANK and the like are set, as for
- * nccl_bench. Rank 0 prints one JSON line; models are those of PyTorch's twin. */
+ * cheap, blocks, f32, bf16wire, offload, prefetch=N; host: f32, no GPU. RANK and
+ * the like are set, as for nccl_bench. Rank 0 prints one JSON line; models are
+ * those of PyTorch's twin, 8b is Llama 3's shape, tiny is for tests. */
 #include "config.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#if HAVE_CUDA
 #include <cuda_runtime.h>
+#endif
 
 #include <train/group.h>
 
@@ -20,16 +24,16 @@
 #include "fsdp.h"
 #include "group_impl.h"
 
-#define VOCAB 50304
-
 static const struct {
     const char *name;
-    int layers, dim, heads, kv_heads, ffn;
+    int layers, dim, heads, kv_heads, ffn, vocab;
 } presets[] = {
-    {"124m", 12, 768, 12, 12, 2048},
-    {"350m", 24, 1024, 16, 16, 2816},
-    {"1b", 16, 2048, 32, 8, 8192},
-    {"3b", 28, 3072, 24, 8, 8192},
+    {"tiny", 2, 32, 4, 2, 64, 256},
+    {"124m", 12, 768, 12, 12, 2048, 50304},
+    {"350m", 24, 1024, 16, 16, 2816, 50304},
+    {"1b", 16, 2048, 32, 8, 8192, 50304},
+    {"3b", 28, 3072, 24, 8, 8192, 50304},
+    {"8b", 32, 4096, 32, 8, 14336, 128256},
 };
 
 static const char *const strategies[] = {"no_shard", "ddp", "grad_op", "full"};
@@ -47,6 +51,7 @@ struct bench {
     int32_t *tokens, *targets;
     double *ms, first; /* first: mean loss of step 0 */
     size_t bytes;
+    bool host;
 };
 
 static train_error_t err;
@@ -98,7 +103,7 @@ static void set_preset (struct bench *b, const char *name)
                                   .heads = presets[i].heads,
                                   .kv_heads = presets[i].kv_heads,
                                   .ffn = presets[i].ffn,
-                                  .vocab = VOCAB,
+                                  .vocab = presets[i].vocab,
                                   .rope_theta = 10000,
                                   .norm_eps = 1e-6,
                                   .dtype = TRAIN_BF16};
@@ -130,6 +135,8 @@ static void set_word (struct bench *b, const char *word)
         b->options.reduce = TRAIN_BF16;
     else if (strcmp (word, "offload") == 0)
         b->options.offload = true;
+    else if (strcmp (word, "host") == 0)
+        b->host = true, b->config.dtype = TRAIN_F32;
     else if (strncmp (word, "prefetch=", 9) == 0)
         b->options.prefetch = number (word + 9);
     else
@@ -138,13 +145,33 @@ static void set_word (struct bench *b, const char *word)
 
 static void meet (struct bench *b)
 {
-    train_group_options_t o = {.size = sizeof (o), .backend = "nccl"};
+    train_group_options_t o = {.size = sizeof (o),
+                               .backend = b->host ? "host" : "nccl"};
 
     need (train_group_create (&o, &b->group, &err));
     b->rank = train_group_rank (b->group);
     b->world = train_group_size (b->group);
+    b->config.device = (DLDevice){kDLCPU, 0};
+#if HAVE_CUDA
+    if (b->host)
+        return;
     b->config.device = (DLDevice){kDLCUDA, b->group->where.device};
     cudaSetDevice (b->group->where.device);
+#endif
+}
+
+/* What is left of the GPU's memory; NCCL's and contexts are in it. */
+static size_t left (const struct bench *b)
+{
+    size_t there = 0;
+#if HAVE_CUDA
+    size_t total;
+
+    if (!b->host)
+        cudaMemGetInfo (&there, &total);
+#endif
+    (void)b;
+    return there;
 }
 
 static void make (struct bench *b)
@@ -156,6 +183,7 @@ static void make (struct bench *b)
                                      .weight_decay = 0.01,
                                      .device = b->config.device};
     size_t n = (size_t)b->B * (size_t)b->T;
+    unsigned vocab = (unsigned)b->config.vocab;
 
     need (b->options.strategy >= TRAIN_SHARD_GRAD_OP
               ? train_decoder_create_bare (&b->config, &b->m, &err)
@@ -169,9 +197,32 @@ static void make (struct bench *b)
     for (size_t i = 0; i < n; i++) {
         unsigned k = (unsigned)(i + (size_t)b->rank * n);
 
-        b->tokens[i] = (int32_t)(k * 2654435761u % VOCAB);
-        b->targets[i] = (int32_t)((k + 1) * 2654435761u % VOCAB);
+        b->tokens[i] = (int32_t)(k * 2654435761u % vocab);
+        b->targets[i] = (int32_t)((k + 1) * 2654435761u % vocab);
     }
+}
+
+/* What fsdp_finish does on a GPU: the sums, the norm, clipping, AdamW. */
+static void one_host_step (struct bench *b, double lr, double clip)
+{
+    const int64_t shape[1] = {2};
+    double sums[2];
+    train_tensor_t view;
+    int64_t n;
+
+    need (train_decoder_step (b->m, b->tokens, b->targets, b->B, b->T,
+                              1.0 / (b->world * b->B * b->T), &sums[0], &n,
+                              &err));
+    need (fsdp_end (b->fsdp, &err));
+    sums[1] = fsdp_sumsq (b->fsdp);
+    need (train_tensor_view (&view, sums, TRAIN_F64, 1, shape, &err));
+    need (train_all_reduce (b->group, &view.t, TRAIN_SUM, &err));
+    b->last.loss = sums[0];
+    b->last.norm = sqrt (sums[1]);
+    need (train_adamw_step (b->adamw, fsdp_weights (b->fsdp),
+                            fsdp_grads (b->fsdp), lr,
+                            train_clip_scale (b->last.norm, clip), &err));
+    fsdp_updated (b->fsdp);
 }
 
 static void one_step (struct bench *b, int k)
@@ -182,9 +233,14 @@ static void one_step (struct bench *b, int k)
 
     need (fsdp_begin (b->fsdp, &err));
     need (fsdp_pass (b->fsdp, true, &err));
-    need (decoder_step_add (b->m, b->tokens, b->targets, b->B, b->T,
-                            1.0 / (b->world * b->B * b->T), &n, &err));
-    need (fsdp_finish (b->fsdp, b->adamw, &update, NULL, 0, &b->last, &err));
+    if (b->host) {
+        one_host_step (b, update.lr, update.clip);
+    } else {
+        need (decoder_step_add (b->m, b->tokens, b->targets, b->B, b->T,
+                                1.0 / (b->world * b->B * b->T), &n, &err));
+        need (
+            fsdp_finish (b->fsdp, b->adamw, &update, NULL, 0, &b->last, &err));
+    }
     b->ms[k] = now () - t;
     if (k == 0)
         b->first = b->last.loss / (b->world * b->B * b->T);
@@ -240,7 +296,7 @@ static void drop (struct bench *b)
 int main (int argc, char **argv)
 {
     struct bench b = {0};
-    size_t before = 0, after = 0, total;
+    size_t before;
 
     if (argc < 6)
         return fprintf (stderr, "shard_bench STRATEGY PRESET BATCH SEQ STEPS "
@@ -251,12 +307,11 @@ int main (int argc, char **argv)
     for (int i = 6; i < argc; i++)
         set_word (&b, argv[i]);
     meet (&b);
-    cudaMemGetInfo (&before, &total); /* NCCL's memory and contexts are apart */
+    before = left (&b);
     make (&b);
     for (int k = 0; k < b.steps; k++)
         one_step (&b, k);
-    cudaMemGetInfo (&after, &total);
-    b.bytes = before - after;
+    b.bytes = before - left (&b);
     print (&b);
     drop (&b);
     return 0;
