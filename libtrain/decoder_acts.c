@@ -4,8 +4,7 @@
  *
  * What the backward makes again is there once for all blocks. The head and a
  * block's backward are not at work at once: what they need shares its place.
- * Gradients that nobody needs before the backward writes them lend their memory
- * to what that has read by then. */
+ * Rooms (decoder_spent.h) take those of the arrays that fill them best. */
 #include <limits.h>
 
 #include "decoder_impl.h"
@@ -26,22 +25,51 @@ static struct decoder_array take (struct decoder_acts *a, size_t esize,
     return ret;
 }
 
-/* As take, of arrays that a block's backward is the last to read; [n] 0, or no
- * room in the gradients: as take. */
-static struct decoder_array keep (struct decoder_acts *a,
-                                  const struct decoder_need *need, size_t esize,
-                                  size_t n, size_t count)
+/* Arrays that a block's backward is the last to read: first they are counted,
+ * then those whose bit is set go to the rooms. */
+#define KEPT 13
+struct rooms {
+    const struct decoder_need *need;
+    size_t each[KEPT]; /* bytes; 0: not of every block */
+    size_t n;
+    uint32_t chosen;
+    bool counted;
+};
+
+/* As take; or in the rooms. */
+static struct decoder_array keep (struct decoder_acts *a, struct rooms *r,
+                                  size_t esize, size_t n, size_t count)
 {
-    size_t each = padded (count * esize);
+    size_t each = padded (count * esize), k = r->n++;
     struct decoder_array ret = {a->bytes, 0, a->lent + 1};
 
-    if (n == 0 || each == 0 || need->lend < a->lent
-        || need->lend - a->lent < each)
+    if (!r->counted)
+        r->each[k] = n ? each : 0;
+    if (!(r->chosen >> k & 1))
         return take (a, esize, n, count);
     a->lent += each;
-    if (need->tie)
+    if (r->need->roomless < n)
         a->bytes += each;
     return ret;
+}
+
+/* Which of the arrays leave the least of a room empty: of equals the first. */
+static void choose (struct rooms *r)
+{
+    size_t most = 0;
+
+    for (uint32_t set = 1; set < 1u << r->n; set++) {
+        size_t sum = 0;
+
+        for (size_t k = 0; k < r->n; k++)
+            sum += set >> k & 1 ? r->each[k] : 0;
+        if (sum <= most || sum > r->need->lend)
+            continue;
+        most = sum;
+        r->chosen = set;
+    }
+    r->counted = true;
+    r->n = 0;
 }
 
 /* Does every product below stay in range? Generous in each term. */
@@ -71,30 +99,44 @@ static train_status_t check (const struct decoder_dims *d,
     return TRAIN_OK;
 }
 
-static void take_blocks (struct decoder_acts *a, const struct decoder_dims *d,
-                         const struct decoder_need *need, size_t N)
+static void lay_blocks (struct decoder_acts *a, const struct decoder_dims *d,
+                        struct rooms *rooms, size_t N)
 {
+    const struct decoder_need *need = rooms->need;
     size_t e = need->elem, r = need->real, L = d->L;
     size_t kept = need->recompute == TRAIN_RECOMPUTE_BLOCKS ? 0 : L;
     bool all = need->recompute == TRAIN_RECOMPUTE_NOTHING;
     size_t heads = d->norm ? d->H + d->G : 0;
 
-    a->x = keep (a, need, e, L + 1, N * d->C);
-    a->norm1 = keep (a, need, e, all ? L : 0, N * d->C);
-    a->rstd1 = keep (a, need, r, kept, N);
-    a->qkv = keep (a, need, e, kept, N * d->Q);
-    a->att = keep (a, need, e, kept, N * d->H * d->D);
-    a->lse = keep (a, need, r, kept, N * d->H);
-    a->raw = keep (a, need, e, kept, N * heads * d->D);
-    a->rstd_qk = keep (a, need, r, kept, N * heads);
-    a->mid = keep (a, need, e, kept, N * d->C);
+    a->x = keep (a, rooms, e, L + 1, N * d->C);
+    a->norm1 = keep (a, rooms, e, all ? L : 0, N * d->C);
+    a->rstd1 = keep (a, rooms, r, kept, N);
+    a->qkv = keep (a, rooms, e, kept, N * d->Q);
+    a->att = keep (a, rooms, e, kept, N * d->H * d->D);
+    a->lse = keep (a, rooms, r, kept, N * d->H);
+    a->raw = keep (a, rooms, e, kept, N * heads * d->D);
+    a->rstd_qk = keep (a, rooms, r, kept, N * heads);
+    a->mid = keep (a, rooms, e, kept, N * d->C);
     a->norm2 = need->recompute == TRAIN_RECOMPUTE_CHEAP
                    ? a->norm1 /* not needed at once */
-                   : keep (a, need, e, all ? L : 0, N * d->C);
-    a->rstd2 = keep (a, need, r, kept, N);
-    a->gate_up = keep (a, need, e, kept, N * 2 * d->F);
+                   : keep (a, rooms, e, all ? L : 0, N * d->C);
+    a->rstd2 = keep (a, rooms, r, kept, N);
+    a->gate_up = keep (a, rooms, e, kept, N * 2 * d->F);
     if (all || d->lora.rank > 0)
-        a->act = keep (a, need, e, all ? L : 0, N * d->F);
+        a->act = keep (a, rooms, e, all ? L : 0, N * d->F);
+}
+
+static void take_blocks (struct decoder_acts *a, const struct decoder_dims *d,
+                         const struct decoder_need *need, size_t N)
+{
+    struct rooms rooms = {.need = need};
+    struct decoder_acts counted = *a;
+
+    a->lend = need->lend;
+    if (need->lend > 0)
+        lay_blocks (&counted, d, &rooms, N);
+    choose (&rooms);
+    lay_blocks (a, d, &rooms, N);
 }
 
 static void take_head (struct decoder_acts *a, const struct decoder_dims *d,

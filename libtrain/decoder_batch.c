@@ -50,19 +50,6 @@ static train_status_t grow (train_decoder_t *m, size_t bytes,
     return TRAIN_OK;
 }
 
-size_t decoder_lendable (const train_decoder_t *m)
-{
-    size_t least = SIZE_MAX, each = m->kern->real_size;
-
-    for (size_t u = m->config.tie ? 1 : 0; u <= m->dims.L; u++) {
-        if (m->units[u].first * each % DECODER_ALIGN != 0)
-            return 0;
-        if (m->units[u].count * each < least)
-            least = m->units[u].count * each;
-    }
-    return least;
-}
-
 train_status_t decoder_prepare (train_decoder_t *m, int B, int T,
                                 train_error_t *err)
 {
@@ -74,7 +61,7 @@ train_status_t decoder_prepare (train_decoder_t *m, int B, int T,
         .gpu = m->gpu,
         .docs = m->documents != NULL,
         .lend = m->spent && m->lend ? decoder_lendable (m) : 0,
-        .tie = m->config.tie,
+        .roomless = decoder_roomless (m),
     };
     struct decoder_acts layout;
     train_status_t status;
@@ -82,7 +69,7 @@ train_status_t decoder_prepare (train_decoder_t *m, int B, int T,
     if (!need.whole && B > 0 && T > 0)
         need.head = m->work->head_scratch (m, (size_t)B * (size_t)T);
     if (m->acts && m->B == B && m->T == T && m->docs == need.docs
-        && (need.lend > 0) == (m->layout.lent > 0))
+        && m->layout.lend == need.lend)
         return TRAIN_OK;
     TRY (decoder_acts_layout (&m->dims, &need, B, T, &layout, err));
     m->B = m->T = 0;

@@ -32,10 +32,8 @@ struct decoder_block {
 
 /* One array of every block: byte offset of block 0's, and from one block's to
  * the next; 0 where all blocks share one, which is made again in the backward.
- * [lent] not 0: block l's lies in the gradients of unit l, [lent] - 1 bytes
- * from their start: the backward of block l, which is unit l + 1, reads it
- * before the backward of unit l writes there. Only block 0's is at [at] where
- * the head, whose backward is first, has unit 0's gradients too. */
+ * [lent] not 0: block l's lies in the room of l (decoder_spent.h), [lent] - 1
+ * bytes from its start; of the block that has none, at [at]. */
 struct decoder_array {
     size_t at, step, lent;
 };
@@ -70,7 +68,8 @@ struct decoder_acts {
     struct decoder_array scratch;
     bool whole;   /* the logits are */
     size_t bytes; /* of the arena */
-    size_t lent;  /* bytes that each unit's gradients give; 0: none do */
+    size_t lent;  /* bytes of each room that are used; 0: none are */
+    size_t lend;  /* what decoder_need had */
 };
 
 /* What sizes activations beside dims, B and T. */
@@ -82,9 +81,8 @@ struct decoder_need {
     bool gpu;          /* ids are copied */
     bool docs;         /* rows hold documents */
     size_t scratch;    /* bytes that some kernel wants */
-    size_t lend;       /* bytes that the gradients of each unit 0..L have for
-                        activations; 0: none */
-    bool tie;          /* then unit 0's have none */
+    size_t lend;       /* bytes that each room has; 0: none */
+    size_t roomless;   /* the one of 0..L that has none; more: all have */
 };
 
 struct train_decoder;
@@ -151,6 +149,7 @@ struct decoder_unit {
 /* Where a unit's weights and gradients are now; each [count] elements. */
 struct decoder_place {
     void *weights, *grads;
+    void *room; /* of decoder_spent.h; NULL: none */
 };
 
 /* What a pass tells as it goes.
@@ -222,6 +221,7 @@ struct train_decoder {
         bool spent;
     } replay;
     bool spent, lend;   /* see decoder_spend_grads */
+    size_t room_bytes;  /* of decoder_set_rooms; 0: gradients are the rooms */
     double *sum, *read; /* loss, summed over passes; on [device]; pinned */
 };
 
@@ -352,22 +352,6 @@ void decoder_replay_forget (train_decoder_t *decoder);
 train_status_t decoder_loss_read (train_decoder_t *decoder,
                                   double *ret_loss_sum, train_error_t *err);
 
-/* decoder_spend_grads - nobody reads the gradients any more: the next
- * decoder_step_add writes them, as if they were 0 now. Not of a bare decoder's.
- *   lend   until then passes may keep activations in their memory; for a step
- *          of one decoder_step_add, as another one needs that room elsewhere
- * decoder_settle_grads - if no decoder_step_add came since, they become 0. */
-void decoder_spend_grads (train_decoder_t *decoder, bool lend);
-train_status_t decoder_settle_grads (train_decoder_t *decoder,
-                                     train_error_t *err);
-/* decoder_lendable - bytes that each unit's gradients have for activations in
- * the arena; 0: they do not lie so that they may serve. */
-size_t decoder_lendable (const train_decoder_t *decoder);
-/* decoder_clear_unit - in a backward that writes spent gradients, before it
- * comes to [unit]: what kernels add to becomes 0. */
-train_status_t decoder_clear_unit (train_decoder_t *decoder, size_t unit,
-                                   train_error_t *err);
-
 /* decoder_logps - the forward of the batch whose ids and targets are in place.
  *   logp, entropy   (N) of the kernels' [real] and the decoder's memory,
  *                   written; 0 where the target is none. entropy NULL = not
@@ -402,8 +386,8 @@ train_status_t decoder_take_choices (train_decoder_t *decoder, const void *from,
 static inline void *decoder_act (const train_decoder_t *m,
                                  struct decoder_array a, size_t l)
 {
-    if (a.lent > 0 && (l > 0 || !m->config.tie))
-        return (char *)m->places[l].grads + a.lent - 1;
+    if (a.lent > 0 && m->places[l].room)
+        return (char *)m->places[l].room + a.lent - 1;
     return (char *)m->acts + a.at + l * a.step;
 }
 
@@ -504,5 +488,7 @@ train_status_t decoder_rope_check (const train_decoder_config_t *config,
 double decoder_rope_rate (const train_decoder_config_t *config, size_t T,
                           size_t j);
 double decoder_rope_scale (const train_decoder_config_t *config);
+
+#include "decoder_spent.h"
 
 #endif

@@ -12,6 +12,37 @@ void decoder_spend_grads (train_decoder_t *m, bool lend)
     m->lend = lend;
 }
 
+size_t decoder_lendable (const train_decoder_t *m)
+{
+    size_t least = SIZE_MAX, each = m->kern->real_size;
+
+    if (m->room_bytes > 0)
+        return m->room_bytes;
+    for (size_t u = m->config.tie ? 1 : 0; u <= m->dims.L; u++) {
+        if (m->units[u].first * each % DECODER_ALIGN != 0)
+            return 0;
+        if (m->units[u].count * each < least)
+            least = m->units[u].count * each;
+    }
+    return least;
+}
+
+size_t decoder_roomless (const train_decoder_t *m)
+{
+    if (!m->config.tie)
+        return m->dims.L + 1;
+    return m->room_bytes > 0 ? m->dims.L : 0;
+}
+
+void decoder_set_rooms (train_decoder_t *m, void *const *rooms, size_t bytes)
+{
+    m->room_bytes = bytes;
+    for (size_t u = 0; u <= m->dims.L; u++)
+        m->places[u].room = bytes == 0 ? m->places[u].grads : rooms[u];
+    if (m->config.tie)
+        m->places[decoder_roomless (m)].room = NULL;
+}
+
 train_status_t decoder_settle_grads (train_decoder_t *m, train_error_t *err)
 {
     if (!m->spent)

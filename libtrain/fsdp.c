@@ -289,7 +289,8 @@ static train_status_t set_up (struct fsdp *f, const struct fsdp_model *m,
     TRY (make_offsets (f, m, err));
     TRY (make_units (f, err));
     TRY (make_stays (f, m, err));
-    return make_shard (f, m, err);
+    TRY (make_shard (f, m, err));
+    return fsdp_rooms (f, m, err);
 }
 
 static void set_place (struct fsdp *f, const struct fsdp_model *m)
@@ -323,6 +324,8 @@ train_status_t fsdp_create (const struct fsdp_options *opts,
     f->set_unit = model->set_unit;
     f->forget = model->forget;
     f->arg = model->arg;
+    f->spend = model->ops && !opts->no_sync ? model->spend : NULL;
+    f->settle = model->settle;
     set_place (f, model);
     f->last_pass = true;
     status = set_up (f, model, err);

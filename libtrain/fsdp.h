@@ -14,6 +14,11 @@
  * backward, and through the passes of a step. TRAIN_DDP sums each flat unit in
  * place, TRAIN_NO_SHARD all of them by one call at the end.
  *
+ * On a GPU a pass writes a unit's gradients, so nothing is filled with zeros that
+ * a product writes whole, and the first reduction of a step writes the shard's.
+ * In a step of one pass the shard's gradients (replicas: the gradients) hold
+ * what the forward keeps for the backward, until they come.
+ *
  * Sums of gradients are sums over ranks and passes: a mean is the caller's, by
  * the scale of its losses. Collectives are issued in an order that the visits
  * alone make, so ranks agree whatever their data; a rank without any calls
@@ -63,6 +68,15 @@ struct fsdp_model {
     /* Use these weights and gradients, each of the unit's elements. */
     void (*set_unit) (void *arg, size_t unit, void *weights, void *grads);
     void (*forget) (void *arg); /* the engine ends; may be NULL */
+    /* Of a GPU; NULL: the model adds to gradients, and has no rooms.
+     * spend - the next pass writes its gradients, whatever is there; [lend]: and
+     * may use rooms meanwhile (decoder_spent.h). settle - it will not come: with
+     * replicas they become 0.
+     * rooms - sharded: of these [bytes] each; [at] (n_visits) by their units,
+     * but for the first's and a second visit's. */
+    void (*spend) (void *arg, bool lend);
+    train_status_t (*settle) (void *arg, train_error_t *err);
+    void (*rooms) (void *arg, void *const *at, size_t bytes);
     void *arg;
     /* Of a GPU: its backend, and the stream that passes are given to; [loss]
    * (1) there, which fsdp_finish sums. NULL: the host. */

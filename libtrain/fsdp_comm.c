@@ -103,7 +103,7 @@ train_status_t fsdp_room (struct fsdp *f, size_t u, train_error_t *err)
     TRY (empty (f, g, err));
     g->taken = true;
     g->unit = u;
-    TRY (fsdp_clear (f, g->data, bytes, err));
+    TRY (fsdp_clear_room (f, u, g->data, err));
     count (&f->held.grads, &f->held.most_grads, bytes / f->esize);
     f->owner = g;
     f->now = g->data;

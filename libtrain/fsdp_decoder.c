@@ -24,6 +24,23 @@ static void set_unit (void *arg, size_t unit, void *weights, void *grads)
 static void forget (void *arg)
 {
     decoder_set_hooks (arg, NULL);
+    decoder_set_rooms (arg, NULL, 0);
+}
+
+static void spend (void *arg, bool lend)
+{
+    decoder_spend_grads (arg, lend);
+}
+
+static train_status_t settle (void *arg, train_error_t *err)
+{
+    return decoder_settle_grads (arg, err);
+}
+
+/* Room l is by unit l + 1. */
+static void rooms (void *arg, void *const *at, size_t bytes)
+{
+    decoder_set_rooms (arg, at + 1, bytes);
 }
 
 static train_status_t before (void *arg, size_t unit, bool backward,
@@ -123,6 +140,9 @@ static train_status_t create (const struct fsdp_options *opts,
         model.device = d->device;
         model.stream = d->stream;
         model.loss = d->sum;
+        model.spend = spend;
+        model.settle = settle;
+        model.rooms = rooms;
     }
     TRY (check_place (group, d, err));
     TRY (fsdp_create (opts, group, &model, ret_fsdp, err));

@@ -124,9 +124,10 @@ static train_status_t op_release (struct fsdp *f, size_t slot,
     return record (f, f->on->slot_free[slot], f->stream, err);
 }
 
-/* On the side stream: the reduced block joins the shard's. */
+/* On the side stream: the reduced block joins the shard's, or begins it. */
 static train_status_t add_block (struct fsdp *f, size_t u, const void *block,
-                                 struct fsdp_work *w, train_error_t *err)
+                                 bool first, struct fsdp_work *w,
+                                 train_error_t *err)
 {
     const train_shard_unit_t *plan = f->units[u].plan;
     float *to = (float *)f->grads.t.data + plan->at;
@@ -134,7 +135,10 @@ static train_status_t add_block (struct fsdp *f, size_t u, const void *block,
 
     TRY (after (f, f->on->side, w->done, err));
     before = f->ops->enter (f->device);
-    if (f->opts.reduce == TRAIN_BF16)
+    if (first)
+        fsdp_cast (f, to, f->dtype, block, f->opts.reduce, plan->chunk,
+                   f->on->side);
+    else if (f->opts.reduce == TRAIN_BF16)
         f->ops->flat->accumulate_bf16 (to, block, plan->chunk, f->on->side);
     else
         f->ops->flat->accumulate_f32 (to, block, plan->chunk, f->on->side);
@@ -148,6 +152,7 @@ static train_status_t op_scatter (struct fsdp *f, size_t u, char *whole,
 {
     size_t n = f->units[u].plan->chunk, all = n * f->world;
     struct fsdp_gpu *g = f->on;
+    bool first = !f->units[u].summed;
     train_tensor_t in, out;
     char *block;
 
@@ -158,13 +163,17 @@ static train_status_t op_scatter (struct fsdp *f, size_t u, char *whole,
         TRY (record (f, g->mark, g->side, err));
         whole = wire;
     }
-    block = whole + (size_t)f->rank * n * train_dtype_size (f->opts.reduce);
+    f->units[u].summed = true;
+    block =
+        first && !wire
+            ? (char *)f->grads.t.data + f->units[u].plan->at * f->esize
+            : whole + (size_t)f->rank * n * train_dtype_size (f->opts.reduce);
     TRY (fsdp_view (f, &in, whole, f->opts.reduce, all, err));
     TRY (fsdp_view (f, &out, block, f->opts.reduce, n, err));
     TRY (group_flow_reduce_scatter (f->group, &in.t, &out.t, TRAIN_SUM, g->mark,
                                     w->done, err));
     w->on = true;
-    return add_block (f, u, block, w, err);
+    return first && !wire ? TRAIN_OK : add_block (f, u, block, first, w, err);
 }
 
 static train_status_t op_joined (struct fsdp *f, size_t u, char *whole,

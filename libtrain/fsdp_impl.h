@@ -22,7 +22,8 @@ struct fsdp_unit {
     char *weights; /* (world chunk) whole or on their way; NULL: not here */
     size_t slot;   /* of [weights] */
     struct fsdp_work gather;
-    bool still; /* all its parameters are frozen: nothing is reduced */
+    bool still;  /* all its parameters are frozen: nothing is reduced */
+    bool summed; /* of a GPU: the shard's gradients are of this step */
 };
 
 /* Room for a flat unit's gradients. */
@@ -90,6 +91,8 @@ struct fsdp {
     size_t world;         /* of the plan */
     void (*set_unit) (void *arg, size_t unit, void *weights, void *grads);
     void (*forget) (void *arg);
+    void (*spend) (void *arg, bool lend);
+    train_status_t (*settle) (void *arg, train_error_t *err);
     void *arg;
     const struct fsdp_way *way;
     const struct backend_ops *ops; /* where all this lies */
@@ -129,6 +132,9 @@ struct fsdp {
     enum fsdp_phase phase;
     size_t at; /* visits begun in this phase */
     bool inside, last_pass;
+    bool lends; /* the model has rooms */
+    bool fresh; /* no pass of this step has begun */
+    bool blank; /* an empty pass: gradients that nobody writes */
     struct fsdp_held held;
 };
 
@@ -136,6 +142,19 @@ struct fsdp {
 size_t fsdp_whole_at (const struct fsdp *f, size_t u);
 /* Bytes of a whole flat unit's gradients, padding included. */
 size_t fsdp_whole_bytes (const struct fsdp *f, size_t u);
+/* fsdp_rooms - lend the model the shard's gradients (fsdp_lend.c).
+ * fsdp_spend - a pass begins: its gradients are written, where the model can.
+ * fsdp_clear_room - before the backward of a stay in flat unit [u]: what nobody
+ * writes at [data] becomes 0.
+ * fsdp_clear_rest - at the end of a step: gradients of the shard that no rank
+ * reduced are 0. */
+train_status_t fsdp_rooms (struct fsdp *f, const struct fsdp_model *m,
+                           train_error_t *err);
+void fsdp_spend (struct fsdp *f);
+train_status_t fsdp_clear_room (struct fsdp *f, size_t u, char *data,
+                                train_error_t *err);
+train_status_t fsdp_clear_rest (struct fsdp *f, train_error_t *err);
+
 /* fsdp_still - gradients of frozen parameters become zero. */
 train_status_t fsdp_still (struct fsdp *f, train_error_t *err);
 /* fsdp_widen - the masters from the model's weights. */

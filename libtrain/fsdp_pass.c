@@ -143,6 +143,7 @@ train_status_t fsdp_pass (struct fsdp *f, bool last, train_error_t *err)
     if (f->phase != FSDP_IDLE)
         TRY (fsdp_drop (f, err));
     f->last_pass = last;
+    fsdp_spend (f);
     return TRAIN_OK;
 }
 
@@ -150,12 +151,16 @@ train_status_t fsdp_begin (struct fsdp *f, train_error_t *err)
 {
     TRY (fsdp_drop (f, err));
     TRY (fsdp_step_open (f, err));
-    TRY (fsdp_clear (f, f->grads.t.data,
-                     (size_t)train_tensor_bytes (&f->grads.t), err));
+    f->fresh = true;
+    for (size_t u = 0; u < f->n_units; u++)
+        f->units[u].summed = false;
+    if (!f->gpu || (!f->sharded && !f->spend))
+        TRY (fsdp_clear (f, f->grads.t.data,
+                         (size_t)train_tensor_bytes (&f->grads.t), err));
     return f->kept ? fsdp_clear (f, f->kept, f->kept_bytes, err) : TRAIN_OK;
 }
 
-train_status_t fsdp_empty_pass (struct fsdp *f, train_error_t *err)
+static train_status_t visit_all (struct fsdp *f, train_error_t *err)
 {
     for (int backward = 0; backward < 2; backward++) {
         for (size_t i = 0; i < f->n_visits; i++) {
@@ -166,6 +171,18 @@ train_status_t fsdp_empty_pass (struct fsdp *f, train_error_t *err)
         }
     }
     return TRAIN_OK;
+}
+
+train_status_t fsdp_empty_pass (struct fsdp *f, train_error_t *err)
+{
+    train_status_t status;
+
+    if (f->spend && !f->sharded)
+        TRY (f->settle (f->arg, err));
+    f->blank = true;
+    status = visit_all (f, err);
+    f->blank = false;
+    return status;
 }
 
 train_status_t fsdp_drop (struct fsdp *f, train_error_t *err)
@@ -187,5 +204,6 @@ train_status_t fsdp_end (struct fsdp *f, train_error_t *err)
     } else {
         TRY (fsdp_reduce_wait (f, err));
     }
+    TRY (fsdp_clear_rest (f, err));
     return fsdp_still (f, err);
 }

@@ -136,6 +136,26 @@ static train_status_t need_host (train_decoder_t *m, int pass, int seq,
     return m->work->prepare (m, pass, seq, &need->scratch, err);
 }
 
+/* Gradients are written, not added: those of the whole model, or of a shard. */
+static void need_rooms (const train_decoder_t *m,
+                        const train_trainer_options_t *o, size_t world,
+                        struct decoder_need *need)
+{
+    size_t n = decoder_n_units (m) - (m->config.tie ? 1 : 0);
+
+    need->lend = decoder_lendable (m);
+    if (o->strategy < TRAIN_SHARD_GRAD_OP)
+        return;
+    need->roomless = n - 1;
+    need->lend = o->no_sync ? 0 : SIZE_MAX;
+    for (size_t u = 1; u < n; u++) {
+        size_t bytes = decoder_unit (m, u)->count / world * need->real;
+
+        if (bytes < need->lend)
+            need->lend = bytes / DECODER_ALIGN * DECODER_ALIGN;
+    }
+}
+
 /* Rings of four slots (host_seg.c): one a rank, one of sums, one of results. */
 size_t mem_comm (int world)
 {
@@ -172,7 +192,7 @@ train_status_t mem_table (const train_decoder_config_t *model,
     train_decoder_config_t c = *model;
     struct table t = {.rows = rows};
     struct decoder_acts acts = {0};
-    struct decoder_need need = {.recompute = (int)c.recompute, .tie = c.tie};
+    struct decoder_need need = {.recompute = (int)c.recompute};
     int pass = mem_pass (o, world);
     train_decoder_t *m = NULL;
     train_status_t status;
@@ -183,8 +203,9 @@ train_status_t mem_table (const train_decoder_config_t *model,
     need.real = m->kern->real_size;
     m->B = pass;
     m->T = seq;
-    if (gpu && world == 1 && o->batch <= pass)
-        need.lend = decoder_lendable (m); /* gradients are written, not added */
+    need.roomless = decoder_roomless (m);
+    if (gpu && (o->batch + world - 1) / world <= pass)
+        need_rooms (m, o, (size_t)world, &need);
     status = gpu ? need_gpu (m, pass, seq, &need, err)
                  : need_host (m, pass, seq, &need, err);
     if (status == TRAIN_OK)

@@ -150,6 +150,41 @@ static void test_places (void **state)
     }
 }
 
+/* Rooms that somebody else gives, each filled by the arrays that fit best; a
+ * tied head's norm has none. */
+static void test_given_rooms (void **state)
+{
+    static const size_t sizes[] = {256, 1024, 5120, 1 << 20};
+    static const size_t used[] = {256, 768, 4864}; /* of norms and lse; x */
+    static char memory[4][1 << 20] __attribute__ ((aligned (256)));
+
+    (void)state;
+    for (int i = 0; i < 2 * 4; i++) {
+        train_decoder_config_t c = config (TRAIN_F32, i % 2, i / 2 % 2);
+        train_decoder_t *plain = make (&c), *m = make (&c);
+        void *rooms[4] = {memory[0], memory[1], memory[2],
+                          i % 2 ? NULL : memory[3]};
+        size_t bytes = sizes[i / 2];
+
+        memset (memory, 0xff, sizeof (memory));
+        poison (m);
+        decoder_set_rooms (m, rooms, bytes);
+        decoder_spend_grads (m, true);
+        assert_true (step (m) == step (plain));
+        same_grads (plain, m);
+        if (i / 2 < 3)
+            assert_int_equal (m->layout.lent, used[i / 2]);
+        for (int k = 0; k < 4; k++)
+            for (size_t at = bytes; at < sizeof (memory[k]); at++)
+                assert_int_equal (memory[k][at], (char)0xff);
+        decoder_set_rooms (m, NULL, 0);
+        decoder_spend_grads (m, true);
+        assert_true (step (m) == step (plain));
+        train_decoder_destroy (plain);
+        train_decoder_destroy (m);
+    }
+}
+
 /* Steps that alternate with and without keep their arena, and a batch too large
  * for the gradients keeps its arrays where they were. */
 static void test_room (void **state)
@@ -193,9 +228,8 @@ static void test_settle (void **state)
 int main (void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test (test_lent),
-        cmocka_unit_test (test_places),
-        cmocka_unit_test (test_room),
+        cmocka_unit_test (test_lent),        cmocka_unit_test (test_places),
+        cmocka_unit_test (test_given_rooms), cmocka_unit_test (test_room),
         cmocka_unit_test (test_settle),
     };
 

@@ -65,10 +65,28 @@ static train_status_t before (void *arg, size_t unit, bool backward,
     return status;
 }
 
+/* So does what a decoder fills between its kernels. */
+static const struct backend_ops *beneath;
+static struct backend_ops at_once;
+
+static train_status_t fill (int device, void *memory, int value, size_t bytes,
+                            void *stream, train_error_t *err)
+{
+    train_status_t status =
+        beneath->fill (device, memory, value, bytes, stream, err);
+
+    fake_finish (stream);
+    return status;
+}
+
 static void hook (struct rank *r)
 {
     struct decoder_hooks own;
 
+    beneath = r->decoder->ops;
+    at_once = *beneath;
+    at_once.fill = fill;
+    r->decoder->ops = &at_once;
     engine = r->decoder->hooks;
     passes = r->decoder->stream;
     own = engine;
@@ -106,6 +124,15 @@ static void check_unused (struct job *job, int rank, struct rank *r)
         note (job, rank, names, 0, 0, 0);
 }
 
+/* Shards do in a step of one pass, where no flat unit is visited twice beside
+ * others; replicas' gradients are in no whole lines here. */
+static bool may_lend (const struct rank *r)
+{
+    return run.opts.strategy >= TRAIN_SHARD_GRAD_OP && r->passes == 1
+           && r->rows > 0 && !run.opts.no_sync
+           && (!run.tie || run.opts.least == 0);
+}
+
 static void body (struct job *job, int rank, train_group_t *group)
 {
     struct seen *seen = &job->shared->seen[rank];
@@ -117,6 +144,8 @@ static void body (struct job *job, int rank, train_group_t *group)
         double got[2];
 
         seen->status = rank_step (&r, s, got, &seen->err);
+        if (may_lend (&r) != (r.decoder->layout.lent > 0))
+            note (job, rank, "rooms", 0, s, r.decoder->layout.lent);
         if (seen->status != TRAIN_OK
             || (near (got[0], run.want[s], run.bound)
                 && near (got[1], run.norm[s], 100 * run.bound)))
