@@ -50,6 +50,11 @@ train_status_t train_reference_check (train_reference_t *r, train_error_t *err)
     return r->ops->check ? r->ops->check (r->self, err) : TRAIN_OK;
 }
 
+train_status_t train_reference_join (train_reference_t *r, train_error_t *err)
+{
+    return r->ops->join ? r->ops->join (r->self, err) : TRAIN_OK;
+}
+
 static train_status_t check_row (const train_reference_t *r, const int32_t *ids,
                                  int b, int32_t prompt, int32_t total, int T,
                                  train_error_t *err)

@@ -20,6 +20,9 @@ struct reference_ops {
     void (*close) (void *self);
     /* check - what train_reference_check does; NULL: there is nothing to see. */
     train_status_t (*check) (void *self, train_error_t *err);
+    /* join - what other ranks need of this one that has no rows; NULL: nothing.
+     */
+    train_status_t (*join) (void *self, train_error_t *err);
 };
 
 /* reference_new - [self] becomes the reference's, also after a failure, when it
@@ -28,5 +31,11 @@ struct reference_ops {
 train_status_t reference_new (const struct reference_ops *ops, void *self,
                               int vocab, train_reference_t **ret_reference,
                               train_error_t *err);
+
+/* reference_open_any - train_reference_open_decoder of a decoder whose hooks see
+ * to its weights. */
+train_status_t reference_open_any (train_decoder_t *decoder,
+                                   train_reference_t **ret_reference,
+                                   train_error_t *err);
 
 #endif

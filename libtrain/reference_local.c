@@ -128,22 +128,28 @@ static train_status_t give (struct local *l, train_reference_t **ret,
     return reference_new (&ops, l, l->decoder->config.vocab, ret, err);
 }
 
+train_status_t reference_open_any (train_decoder_t *decoder,
+                                   train_reference_t **ret, train_error_t *err)
+{
+    struct local *l = calloc (1, sizeof (*l));
+
+    if (!l)
+        return err_set (err, TRAIN_ENOMEM, "no memory for a reference");
+    l->decoder = decoder;
+    return give (l, ret, err);
+}
+
 train_status_t train_reference_open_decoder (train_decoder_t *decoder,
                                              train_reference_t **ret,
                                              train_error_t *err)
 {
-    struct local *l;
-
     if (!decoder || !ret)
         return err_set (err, TRAIN_EINVAL,
                         "reference: decoder or ret_reference is NULL");
     if (!decoder->weights.t.data)
         return err_set (err, TRAIN_ESTATE,
                         "reference: the decoder was made without weights");
-    if (!(l = calloc (1, sizeof (*l))))
-        return err_set (err, TRAIN_ENOMEM, "no memory for a reference");
-    l->decoder = decoder;
-    return give (l, ret, err);
+    return reference_open_any (decoder, ret, err);
 }
 
 /* Without gradients, and with the least activations. */

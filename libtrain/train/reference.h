@@ -6,10 +6,12 @@
 #ifndef TRAIN_REFERENCE_H
 #define TRAIN_REFERENCE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include <train/decoder.h>
+#include <train/group.h>
 #include <train/status.h>
 
 #ifdef __cplusplus
@@ -54,7 +56,31 @@ train_status_t train_reference_open_copy (train_decoder_t *decoder,
                                           train_reference_t **ret_reference,
                                           train_error_t *err);
 
-/* train_reference_check - is a copy, bit for bit, what was copied?
+typedef struct train_reference_units_options {
+    size_t size;          /* sizeof (train_reference_units_options_t) */
+    train_group_t *group; /* whose ranks have a part each, borrowed; it moves
+                             memory of the model's device. NULL: all is here */
+    bool offload;         /* the parts lie in the host's memory, pinned; each
+                             unit is brought to the device for its use */
+    const char *dir;      /* a Hugging Face directory (train/hf.h); NULL: as a
+                             decoder is drawn */
+    uint64_t seed;        /* by this */
+} train_reference_units_options_t;
+
+/* train_reference_open_units - a model of which this rank keeps a part, or which
+ * lies in the host's memory, or both: the device holds one of its units at a
+ * time, embedding, block or head. Its numbers are those that a trainer begins
+ * with (train_trainer_init, train_trainer_init_hf).
+ *   config   of the model; its adapters are left out
+ *   opts     strings are not needed afterwards
+ * With a group all calls but close and check are collective.
+ * TRAIN_EINVAL, TRAIN_ENOMEM, TRAIN_EDEVICE; errors of train_hf_load. */
+train_status_t train_reference_open_units (
+    const train_decoder_config_t *config,
+    const train_reference_units_options_t *opts,
+    train_reference_t **ret_reference, train_error_t *err);
+
+/* train_reference_check - is a copy, or a part, bit for bit what it was?
  * TRAIN_ECORRUPT: it is not. TRAIN_OK of other kinds. */
 train_status_t train_reference_check (train_reference_t *reference,
                                       train_error_t *err);
@@ -79,6 +105,11 @@ train_status_t train_reference_logps (train_reference_t *reference,
                                       const int32_t *total_len, int B, int T,
                                       double temperature, float *ret,
                                       train_error_t *err);
+
+/* train_reference_join - instead of it on a rank that has no texts while others
+ * ask a reference of which it has a part. Nothing of other kinds. */
+train_status_t train_reference_join (train_reference_t *reference,
+                                     train_error_t *err);
 
 #ifdef __cplusplus
 }
