@@ -357,6 +357,7 @@ void fsdp_destroy (struct fsdp *f)
     if (f->own_low)
         f->ops->free (f->low);
     f->ops->free (f->kept);
+    f->ops->free (f->all);
     f->ops->free (f->arena);
     if (f->far)
         f->ops->unpin (f->far, train_shard_size (f->plan) * f->esize);

@@ -169,6 +169,16 @@ train_status_t fsdp_after (struct fsdp *fsdp, size_t unit, bool backward,
 train_status_t fsdp_empty_pass (struct fsdp *fsdp, train_error_t *err);
 /* fsdp_drop - let go of weights that a forward without backward has left. */
 train_status_t fsdp_drop (struct fsdp *fsdp, train_error_t *err);
+/* fsdp_all - between steps: every flat unit is gathered and the model's units
+ * are placed there, in memory of its own, until fsdp_all_end: then passes that
+ * only look may be made, on each rank as many as it wants, without the hooks.
+ * Nothing where nothing is sharded.
+ *   group   of the host's memory: ranks agree by it that each has the room
+ * TRAIN_ENOMEM on all where one has none, and what it would take; errors of the
+ * group. fsdp_all_end also after a failure. */
+train_status_t fsdp_all (struct fsdp *fsdp, train_group_t *group,
+                         train_error_t *err);
+void fsdp_all_end (struct fsdp *fsdp);
 /* fsdp_end - wait until this rank's gradients are the sums of all. */
 train_status_t fsdp_end (struct fsdp *fsdp, train_error_t *err);
 

@@ -128,6 +128,7 @@ struct fsdp {
     struct fsdp_grads *owner; /* of [now], NULL when it is kept */
     struct fsdp_work *works;  /* (n_units) of replicas and of kept ones */
     struct fsdp_work whole;   /* of all gradients at once */
+    void *all; /* the whole model, by fsdp_all; NULL: it is not */
 
     enum fsdp_phase phase;
     size_t at; /* visits begun in this phase */

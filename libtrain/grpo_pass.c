@@ -101,7 +101,7 @@ struct batch {
     int64_t tokens; /* that count */
 };
 
-static int wide (const train_grpo_trainer_t *t, int k)
+int grpo_wide (const train_grpo_trainer_t *t, int k)
 {
     return t->texts.n_prompt[k] + t->texts.n[k];
 }
@@ -139,8 +139,8 @@ static train_status_t start (train_grpo_trainer_t *t, int first, int B,
     int T = 1;
 
     for (int k = first; k < first + B; k++)
-        if (wide (t, k) - 1 > T)
-            T = wide (t, k) - 1;
+        if (grpo_wide (t, k) - 1 > T)
+            T = grpo_wide (t, k) - 1;
     if (m->gpu)
         T = (T + GPU_STEP - 1) / GPU_STEP * GPU_STEP;
     *b = (struct batch){first, B, T, room_of (m, B, T), 0};
@@ -304,6 +304,16 @@ static train_status_t backward (train_grpo_trainer_t *t, const struct batch *b,
                               at + b->at.entropy, err);
 }
 
+/* Ranks may be waited for, with the group's deadline. */
+static train_status_t settle (const train_grpo_trainer_t *t, train_error_t *err)
+{
+    const train_decoder_t *m = t->decoder;
+
+    if (t->trainer->fsdp)
+        return fsdp_settle (t->trainer->fsdp, err);
+    return m->ops->sync (m->stream, err);
+}
+
 static train_status_t loss_on_gpu (train_grpo_trainer_t *t,
                                    const struct batch *b,
                                    const train_grpo_whole_t *whole,
@@ -324,7 +334,7 @@ static train_status_t loss_on_gpu (train_grpo_trainer_t *t,
                                   w->device + b->at.rows, m->stream, err));
     TRY (backward (t, b, err));
     TRY (m->ops->copy (w->host, w->device, b->at.old, m->stream, err));
-    TRY (m->ops->sync (m->stream, err));
+    TRY (settle (t, err));
     TRY (train_grpo_report (w->host + b->at.rows, b->B, &report, err));
     add (t, b, &report);
     return TRAIN_OK;
@@ -388,9 +398,8 @@ train_status_t grpo_pass (void *arg, int first, int n, double scale,
     return status;
 }
 
-/* Of the policy as it is now. */
-static train_status_t old_of (train_grpo_trainer_t *t, int first, int n,
-                              train_error_t *err)
+train_status_t grpo_old (train_grpo_trainer_t *t, int first, int n,
+                         train_error_t *err)
 {
     train_decoder_t *m = t->decoder;
     struct batch b;
@@ -405,97 +414,4 @@ static train_status_t old_of (train_grpo_trainer_t *t, int first, int n,
                 (size_t)b.B * (size_t)b.T);
     collect (t, &b, floats (t, b.at.flogp), t->old);
     return TRAIN_OK;
-}
-
-static train_status_t ref_of (train_grpo_trainer_t *t, int first, int n,
-                              train_error_t *err)
-{
-    const struct grpo_texts *x = &t->texts;
-    int32_t *ids, *P = t->lens, *total = t->lens + n;
-    float *logp;
-    int T = 1;
-    train_status_t status;
-
-    for (int k = first; k < first + n; k++)
-        T = wide (t, k) > T ? wide (t, k) : T;
-    ids = calloc ((size_t)n * (size_t)T, sizeof (*ids));
-    logp = calloc ((size_t)n * (size_t)T, sizeof (*logp));
-    for (int i = 0; ids && logp && i < n; i++) {
-        int k = first + i;
-        int32_t *row = ids + (size_t)i * (size_t)T;
-
-        P[i] = x->n_prompt[k];
-        total[i] = wide (t, k);
-        memcpy (row, x->prompt[k], (size_t)P[i] * sizeof (*row));
-        memcpy (row + P[i], x->ids + (size_t)k * (size_t)x->L,
-                (size_t)x->n[k] * sizeof (*row));
-    }
-    status = !ids || !logp
-                 ? err_set (err, TRAIN_ENOMEM, "no memory for %d rows", n)
-                 : train_reference_logps (t->reference, ids, P, total, n, T,
-                                          t->o.temperature, logp, err);
-    for (int i = 0; status == TRAIN_OK && i < n; i++)
-        memcpy (t->ref + (size_t)(first + i) * (size_t)x->L,
-                logp + (size_t)i * (size_t)T + P[i],
-                (size_t)x->n[first + i] * sizeof (*logp));
-    free (ids);
-    free (logp);
-    return status;
-}
-
-/* This rank's rows of one step, in the passes that will train. */
-static train_status_t of_step (train_grpo_trainer_t *t, int row,
-                               train_error_t *err)
-{
-    const train_trainer_t *s = t->trainer;
-    bool old = t->old && !t->o.old_is_sampler;
-
-    for (int i = 0; i < s->rows; i += s->pass) {
-        int n = s->rows - i < s->pass ? s->rows - i : s->pass;
-
-        if (old)
-            TRY (old_of (t, row + s->first + i, n, err));
-        if (t->ref)
-            TRY (ref_of (t, row + s->first + i, n, err));
-    }
-    return TRAIN_OK;
-}
-
-static train_status_t logps (train_grpo_trainer_t *t, train_error_t *err)
-{
-    size_t all = (size_t)t->texts.M * (size_t)t->texts.L;
-
-    if (t->old && t->o.old_is_sampler)
-        memcpy (t->old, t->texts.sampled, all * sizeof (*t->old));
-    else if (t->old)
-        memset (t->old, 0, all * sizeof (*t->old));
-    if (t->ref)
-        memset (t->ref, 0, all * sizeof (*t->ref));
-    for (int k = 0; k < t->o.steps; k++)
-        TRY (of_step (t, k * t->o.trainer.batch, err));
-    return TRAIN_OK;
-}
-
-/* Each rank has its rows', which a checkpoint in mid-cycle needs of all. */
-static train_status_t share (train_grpo_trainer_t *t, train_error_t *err)
-{
-    int64_t all = (int64_t)t->texts.M * t->texts.L;
-
-    if (t->o.steps * t->o.iterations == 1)
-        return TRAIN_OK;
-    if (t->old && !t->o.old_is_sampler)
-        TRY (grpo_sum (t, t->old, TRAIN_F32, all, err));
-    return t->ref ? grpo_sum (t, t->ref, TRAIN_F32, all, err) : TRAIN_OK;
-}
-
-train_status_t grpo_logps (train_grpo_trainer_t *t, train_error_t *err)
-{
-    struct decoder_hooks hooks = grpo_alone (t);
-    int before = t->decoder->ops->enter (t->decoder->device);
-    train_status_t status = logps (t, err);
-
-    t->decoder->ops->leave (before);
-    grpo_back (t, &hooks);
-    TRY (trainer_agree (t->group, status, err));
-    return share (t, err);
 }

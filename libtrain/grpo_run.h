@@ -76,6 +76,12 @@ struct grpo_place grpo_place (const train_grpo_trainer_t *t, int64_t step);
 
 double grpo_now (void);
 
+/* grpo_whole - all ranks have the weights of a sharded policy whole until
+ * grpo_whole_end; nothing where they are. Collective. TRAIN_ENOMEM says what
+ * for. grpo_whole_end also after a failure. */
+train_status_t grpo_whole (train_grpo_trainer_t *t, train_error_t *err);
+void grpo_whole_end (train_grpo_trainer_t *t);
+
 /* grpo_alone - make forwards that are no pass of the trainer's engine, whose
  * hooks are away until grpo_back. The weights are whole, so none is needed. */
 struct decoder_hooks grpo_alone (train_grpo_trainer_t *t);
@@ -116,9 +122,14 @@ train_status_t grpo_loaded (void *arg, const char *path, train_error_t *err);
 /* grpo_work_fini - give room back.
  * grpo_logps - t->old and t->ref of this rank's rows of all steps of the cycle,
  * as far as they are wanted. Collective.
+ * grpo_wide - tokens of prompt and completion [k].
+ * grpo_old - t->old of [n] rows from [first] on, as the policy is now.
  * grpo_count_anew - no pass of the step has been reported.
  * grpo_pass - the trainer_source's. */
 void grpo_work_fini (train_grpo_trainer_t *t);
+int grpo_wide (const train_grpo_trainer_t *t, int k);
+train_status_t grpo_old (train_grpo_trainer_t *t, int first, int n,
+                         train_error_t *err);
 void grpo_count_anew (train_grpo_trainer_t *t);
 train_status_t grpo_logps (train_grpo_trainer_t *t, train_error_t *err);
 train_status_t grpo_pass (void *arg, int first, int n, double scale,

@@ -21,6 +21,24 @@ double grpo_now (void)
     return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
 }
 
+train_status_t grpo_whole (train_grpo_trainer_t *t, train_error_t *err)
+{
+    struct fsdp *f = t->trainer->fsdp;
+    train_status_t status = f ? fsdp_all (f, t->group, err) : TRAIN_OK;
+
+    if (status != TRAIN_OK)
+        grpo_whole_end (t);
+    return status == TRAIN_ENOMEM
+               ? err_prefix (err, status, "grpo: to write completions")
+               : status;
+}
+
+void grpo_whole_end (train_grpo_trainer_t *t)
+{
+    if (t->trainer->fsdp)
+        fsdp_all_end (t->trainer->fsdp);
+}
+
 struct decoder_hooks grpo_alone (train_grpo_trainer_t *t)
 {
     struct decoder_hooks hooks = t->decoder->hooks;
@@ -85,11 +103,11 @@ static train_status_t check (train_grpo_trainer_options_t *o,
     TRY (check_sizes (o, err));
     if (!isfinite (o->temperature) || o->temperature <= 0)
         return wrong ("temperature", o->temperature, "above 0", err);
-    if (o->trainer.strategy >= TRAIN_SHARD_GRAD_OP)
-        return err_set (err, TRAIN_ENOTSUP,
-                        "grpo: a model is written with whole, and strategy %d "
-                        "shards it; use TRAIN_NO_SHARD or TRAIN_DDP",
-                        o->trainer.strategy);
+    if (o->trainer.dropout > 0)
+        return wrong ("dropout", o->trainer.dropout,
+                      "0: the policy that is trained would not be the one that "
+                      "wrote",
+                      err);
     return TRAIN_OK;
 }
 
@@ -303,10 +321,26 @@ static train_status_t sum_up (train_grpo_trainer_t *t, train_error_t *err)
     return TRAIN_OK;
 }
 
+/* With whole weights, which then go. */
+static train_status_t begin_cycle (train_grpo_trainer_t *t, int64_t cycle,
+                                   train_error_t *err)
+{
+    train_status_t status;
+    double start;
+
+    TRY (grpo_whole (t, err));
+    status = grpo_cycle (t, cycle, err);
+    start = grpo_now ();
+    if (status == TRAIN_OK && (t->old || t->ref))
+        status = grpo_logps (t, err);
+    t->m.logps_s = grpo_now () - start;
+    grpo_whole_end (t);
+    return status;
+}
+
 static train_status_t begin (train_grpo_trainer_t *t, train_error_t *err)
 {
     struct grpo_place p = grpo_place (t, train_trainer_steps (t->trainer));
-    double start;
 
     if (p.at != 0 && t->made != p.cycle + 1)
         return err_set (err, TRAIN_ESTATE,
@@ -315,14 +349,7 @@ static train_status_t begin (train_grpo_trainer_t *t, train_error_t *err)
                         (long long)train_trainer_steps (t->trainer));
     t->m.rollout_s = t->m.reward_s = t->m.logps_s = 0;
     t->m.rollout_tokens = 0;
-    if (p.at != 0)
-        return TRAIN_OK;
-    TRY (grpo_cycle (t, p.cycle, err));
-    start = grpo_now ();
-    if (t->old || t->ref)
-        TRY (grpo_logps (t, err));
-    t->m.logps_s = grpo_now () - start;
-    return TRAIN_OK;
+    return p.at == 0 ? begin_cycle (t, p.cycle, err) : TRAIN_OK;
 }
 
 train_status_t train_grpo_trainer_step (train_grpo_trainer_t *t, bool stop,
@@ -387,7 +414,10 @@ train_status_t train_grpo_trainer_try (train_grpo_trainer_t *t,
     for (int k = 0; status == TRAIN_OK && k < x.M; k++)
         status = grpo_texts_ask (&x, k, prompts, k, err);
     if (status == TRAIN_OK)
+        status = grpo_whole (t, err);
+    if (status == TRAIN_OK)
         status = grpo_texts_write (t, &x, &pen, err);
+    grpo_whole_end (t);
     if (status == TRAIN_OK)
         status = grpo_texts_score (t, &x, t->o.rewards, score, arg, err);
     if (status == TRAIN_OK) {

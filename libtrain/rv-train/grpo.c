@@ -54,6 +54,38 @@ static train_status_t check_vocab (const struct grpo *g, train_error_t *err)
     return model_fits (g->run.set, &g->run.config, need, true, err);
 }
 
+/* Has no rank the whole policy? */
+static bool is_bare (const struct grpo *g)
+{
+    return g->run.set->strategy >= TRAIN_SHARD_GRAD_OP;
+}
+
+static bool shards_reference (const struct grpo *g)
+{
+    int how = g->run.set->grpo.ref_shard;
+
+    return train_group_size (g->run.group) > 1
+           && (how == REFERENCE_AUTO ? is_bare (g) : how == REFERENCE_SHARDED);
+}
+
+static train_status_t open_units (struct grpo *g, train_error_t *err)
+{
+    const struct run *r = &g->run;
+    const train_reference_units_options_t o = {
+        .size = sizeof (o),
+        .group = !shards_reference (g) ? NULL
+                 : r->gpus             ? r->gpus
+                                       : r->group,
+        .offload = r->set->grpo.ref_offload,
+        .dir = r->model_dir,
+        .seed = (uint64_t)r->set->seed,
+    };
+
+    return model_named (
+        r->set, train_reference_open_units (&r->config, &o, &g->reference, err),
+        err);
+}
+
 static train_status_t open_reference (struct grpo *g, train_error_t *err)
 {
     const struct settings_grpo *s = &g->run.set->grpo;
@@ -67,6 +99,8 @@ static train_status_t open_reference (struct grpo *g, train_error_t *err)
         return TRAIN_OK;
     if (s->url)
         return train_reference_open_http (s->url, &http, &g->reference, err);
+    if (is_bare (g) || s->ref_offload || shards_reference (g))
+        return open_units (g, err);
     return train_reference_open_copy (g->run.decoder, &g->reference, err);
 }
 
@@ -84,7 +118,7 @@ static train_status_t open_trainer (struct grpo *g, train_error_t *err)
                                     g->rows, g->run.decoder, g->reference,
                                     &g->trainer, err));
     g->run.trainer = train_grpo_trainer_base (g->trainer);
-    return TRAIN_OK;
+    return is_bare (g) ? run_first_weights (&g->run, err) : TRAIN_OK;
 }
 
 /* A base model's folder has no template that would name its end. */
@@ -109,8 +143,10 @@ static train_status_t open_model (struct grpo *g, train_error_t *err)
                       &r->gpus, err));
     status = check_vocab (g, err);
     if (status == TRAIN_OK)
-        status =
-            model_create (r->set, &r->config, r->model_dir, &r->decoder, err);
+        status = is_bare (g)
+                     ? train_decoder_create_bare (&r->config, &r->decoder, err)
+                     : model_create (r->set, &r->config, r->model_dir,
+                                     &r->decoder, err);
     if (status == TRAIN_OK)
         status = open_reference (g, err);
     TRY (trainer_agree (r->group, status, err));
@@ -130,6 +166,21 @@ static train_status_t open_file (const struct run *r, const char *path,
     return trainer_agree (r->group, status, err);
 }
 
+static const char *name_reference (const struct grpo *g)
+{
+    const struct settings_grpo *s = &g->run.set->grpo;
+    bool sharded = shards_reference (g);
+
+    if (!g->reference)
+        return "none";
+    if (s->url)
+        return s->url;
+    if (s->ref_offload)
+        return sharded ? "a part a rank, in the host's memory"
+                       : "a copy in the host's memory";
+    return sharded ? "a part a rank" : "a copy";
+}
+
 static void say_start (const struct grpo *g)
 {
     const struct run *r = &g->run;
@@ -144,14 +195,12 @@ static void say_start (const struct grpo *g)
             *r->card ? r->card : "cpu");
     printf ("model: %zu parameters, %d layers of %d, %d heads\n",
             train_decoder_numel (r->decoder), c->layers, c->dim, c->heads);
+    run_say_shard (r);
     printf ("grpo: %zu prompts, %" PRId64 " completions of each, %" PRId64
             " a step, %zu reward%s, reference %s\n",
             train_prompts_count (grpo_rows_prompts (g->rows)),
             r->set->grpo.group, r->set->batch, g->judge.n,
-            g->judge.n == 1 ? "" : "s",
-            !g->reference      ? "none"
-            : r->set->grpo.url ? r->set->grpo.url
-                               : "a copy");
+            g->judge.n == 1 ? "" : "s", name_reference (g));
     fflush (stdout);
 }
 

@@ -84,7 +84,7 @@ train_status_t run_describe (struct run *r, train_error_t *err)
     return trainer_agree (r->group, status, err);
 }
 
-static train_status_t first_weights (struct run *r, train_error_t *err)
+train_status_t run_first_weights (struct run *r, train_error_t *err)
 {
     uint64_t seed = (uint64_t)r->set->seed;
 
@@ -108,11 +108,11 @@ static train_status_t open_model (struct run *r, train_error_t *err)
               : train_decoder_create (&r->config, &r->decoder, err));
     TRY (train_trainer_create (&options, r->group, r->data, r->decoder,
                                &r->trainer, err));
-    return first_weights (r, err);
+    return run_first_weights (r, err);
 }
 
 /* How the model lies on the ranks, behind its sizes. */
-static void say_shard (const struct run *r)
+void run_say_shard (const struct run *r)
 {
     const train_shard_plan_t *plan = train_trainer_plan (r->trainer);
 
@@ -143,7 +143,7 @@ static void say_start (const struct run *r)
     printf ("model: %zu parameters, %d layers of %d, %d heads%s%s\n",
             train_decoder_numel (r->decoder), c->layers, c->dim, c->heads,
             r->model_dir ? ", of " : "", r->model_dir ? r->model_dir : "");
-    say_shard (r);
+    run_say_shard (r);
     printf ("data: %zu files, %" PRId64 " bytes, %" PRId64
             " samples of %d tokens\n",
             train_data_n_files (r->data), train_data_bytes (r->data),

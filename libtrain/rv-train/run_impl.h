@@ -37,12 +37,17 @@ void run_say_skip (struct run *r, const train_metrics_t *m);
  * run_describe - see what model it is; collective.
  * run_prepare_ckpt - see that a checkpoint can be written. Collective, as are
  * those below.
+ * run_first_weights - those that the model has before it is trained, of all
+ * strategies.
+ * run_say_shard - how the model lies on the ranks, a line; local.
  * run_resume - go on from a checkpoint, as [checkpoint] resume says.
  * run_save - begin a checkpoint of now, run_save_last - and wait for it.
  * run_stopped - a request to stop was met: save, or TRAIN_EABORTED. */
 void run_share_cpus (const train_group_t *group);
 train_status_t run_describe (struct run *r, train_error_t *err);
 train_status_t run_prepare_ckpt (struct run *r, train_error_t *err);
+train_status_t run_first_weights (struct run *r, train_error_t *err);
+void run_say_shard (const struct run *r);
 train_status_t run_resume (struct run *r, train_error_t *err);
 train_status_t run_save (struct run *r, train_error_t *err);
 train_status_t run_save_last (struct run *r, train_error_t *err);

@@ -13,6 +13,8 @@
 
 struct settings;
 
+enum { REFERENCE_AUTO, REFERENCE_SHARDED, REFERENCE_WHOLE };
+
 /* Types are those of conf.h. Choices are in the order of train/grpo.h. */
 struct settings_grpo {
     int64_t group, iterations, steps, max_new, top_k, at_once;
@@ -28,6 +30,8 @@ struct settings_grpo {
     char *completions; /* file of samples; NULL: none */
     int64_t shown;     /* of a cycle, in that file */
     char *url, *token_file;
+    int ref_shard; /* REFERENCE_... */
+    bool ref_offload;
 };
 
 /* Rows of conf's table; FIELD (x) is where struct settings has member x of
@@ -111,6 +115,9 @@ struct settings_grpo {
         {"grpo", "completions_shown", CONF_INT, FIELD (shown), 0, 1 << 24,       \
          NULL},                                                                  \
         {"reference", "url", CONF_STRING, FIELD (url), 0, 0, NULL},              \
+        {"reference", "shard", CONF_CHOICE,  FIELD (ref_shard),                  \
+         0,           0,       "auto,on,off"},                                   \
+        {"reference", "offload", CONF_BOOL, FIELD (ref_offload), 0, 0, NULL},    \
     {                                                                            \
         "reference", "token_file", CONF_STRING, FIELD (token_file), 0, 0, NULL   \
     }

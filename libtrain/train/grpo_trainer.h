@@ -17,8 +17,11 @@
  * old log-probabilities are not made (train/grpo.h: old is NULL); else each
  * rank makes them of its rows, by the forward that trains, before the first.
  *
- * Of strategies that shard, none is served yet: each rank writes with whole
- * weights. Calls are collective but for those marked local. One thread. */
+ * Each rank writes with whole weights. Where the model is sharded they are
+ * gathered before a cycle's completions are written and go when its old
+ * log-probabilities are made, before the first update.
+ *
+ * Calls are collective but for those marked local. One thread. */
 #ifndef TRAIN_GRPO_TRAINER_H
 #define TRAIN_GRPO_TRAINER_H
 
@@ -130,8 +133,9 @@ typedef struct train_grpo_metrics {
  *   prompts, opts   copied; what they point to is borrowed, as is the rest
  *   reference       with loss.beta above 0, of the same vocabulary; else NULL
  *   score           asked for rewards, with [score_arg]
- * TRAIN_EINVAL names what is wrong; TRAIN_EMISMATCH; TRAIN_ENOTSUP: a strategy
- * that shards; F16 or a loss scale on a GPU. */
+ *   decoder         bare with a strategy that shards, as a trainer's
+ * TRAIN_EINVAL names what is wrong, as dropout; TRAIN_EMISMATCH; TRAIN_ENOTSUP:
+ * F16 or a loss scale on a GPU. */
 train_status_t train_grpo_trainer_create (
     const train_grpo_trainer_options_t *opts, train_group_t *group,
     const train_grpo_prompts_t *prompts, train_grpo_score_t score,
@@ -145,7 +149,8 @@ void train_grpo_trainer_destroy (train_grpo_trainer_t *trainer); /* local */
 train_trainer_t *train_grpo_trainer_base (train_grpo_trainer_t *trainer);
 
 /* train_grpo_trainer_step - one optimizer step, and before the first of a cycle
- * the cycle's completions. As train_trainer_step. */
+ * the cycle's completions. As train_trainer_step; TRAIN_ENOMEM where whole
+ * weights of a sharded model do not fit beside the shards. */
 train_status_t train_grpo_trainer_step (train_grpo_trainer_t *trainer,
                                         bool stop, train_grpo_metrics_t *ret,
                                         train_error_t *err);

@@ -50,6 +50,13 @@ ok "have one's losses" near "$tmp/a" "$tmp/b" 1e-6 8
 ok "four ranks on two nodes, in small passes" ranks "0 0 0 0" 4 2 "${f[@]}" log.file="$tmp/c" \
     data.micro_batch=2 shard.strategy=ddp
 ok "have them, too" near "$tmp/a" "$tmp/c" 1e-6 8
+for s in grad_op full; do
+    ok "three ranks of $s" ranks "0 0 0" 3 1 "${f[@]}" log.file="$tmp/c" shard.strategy=$s
+    ok "have them" near "$tmp/a" "$tmp/c" 1e-6 8
+done
+ok "the reference is in parts" grep -q 'reference a part a rank$' "$tmp/out"
+ok "so it is with a whole policy" ranks "0 0" 2 1 "${f[@]}" log.file="$tmp/c" reference.shard=on
+ok "have them, as well" near "$tmp/a" "$tmp/c" 1e-6 8
 
 same ()
 {
@@ -188,7 +195,8 @@ refused ()
     [ $? = 2 ] && grep -q "$1" "$tmp/out"
 }
 ok "a batch of no whole groups" refused 'no multiple of num_generations' data.batch=21
-ok "a sharded policy" refused 'whole weights' shard.strategy=full
+ok "parts of no reference" refused 'reference.shard.*in this process' grpo.beta=0 reference.shard=on
+ok "offload of the host" refused "reference.offload.*a GPU's memory" reference.offload=on
 ok "rows of samples" refused 'data.packed=on: is of task = sft alone' data.packed=on
 ok "long ones" refused 'data.long=cut: is of task = sft alone' data.long=cut
 ok "dropout" refused 'model.dropout=0.1: grpo trains what it wrote' model.dropout=0.1

@@ -87,19 +87,32 @@ static inline train_status_t open_run (
                                       .rope_theta = 10000,
                                       .norm_eps = 1e-5,
                                       .dtype = dtype};
+    bool bare = o->trainer.strategy >= TRAIN_SHARD_GRAD_OP;
     train_status_t status;
 
     *r = (struct run){0};
-    status = train_decoder_create (&c, &r->decoder, err);
-    if (status == TRAIN_OK) {
+    status = bare ? train_decoder_create_bare (&c, &r->decoder, err)
+                  : train_decoder_create (&c, &r->decoder, err);
+    if (status == TRAIN_OK && !bare)
         train_decoder_init (r->decoder, 3);
-        if (o->loss.beta > 0)
-            status = train_reference_open_copy (r->decoder, &r->reference, err);
-    }
+    if (status == TRAIN_OK && o->loss.beta > 0)
+        status =
+            bare ? train_reference_open_units (
+                &c,
+                &(train_reference_units_options_t){
+                    .size = sizeof (train_reference_units_options_t),
+                    .group = group,
+                    .seed = 3,
+                },
+                &r->reference, err)
+                 : train_reference_open_copy (r->decoder, &r->reference, err);
     if (status == TRAIN_OK)
         status = train_grpo_trainer_create (o, group, &prompts, by, r->decoder,
                                             r->decoder, r->reference,
                                             &r->trainer, err);
+    if (status == TRAIN_OK && bare)
+        status =
+            train_trainer_init (train_grpo_trainer_base (r->trainer), 3, err);
     return status;
 }
 

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * fsdp_all.c - all of a sharded model on every rank for a while, between steps
+ *
+ * Passes whose number is not the same on all ranks, as where texts are written,
+ * cannot gather as they go. */
+#include "err.h"
+#include "fsdp_impl.h"
+
+static size_t all_bytes (const struct fsdp *f)
+{
+    size_t n = 0;
+
+    for (size_t u = 0; u < f->n_units; u++)
+        n += f->units[u].plan->chunk;
+    return n * f->world * f->wsize;
+}
+
+/* Every rank has the room, or none begins to gather. */
+static train_status_t make_room (struct fsdp *f, train_group_t *group,
+                                 train_error_t *err)
+{
+    train_status_t status =
+        f->ops->alloc (f->device, all_bytes (f), &f->all, err);
+    int32_t worst = status;
+    int64_t shape[1] = {1};
+    train_tensor_t view;
+
+    if (status != TRAIN_OK)
+        err_prefix (err, status,
+                    "fsdp: the whole model's weights, %zu bytes beside this "
+                    "rank's shard of %zu elements, are needed between steps; "
+                    "more memory, weights of fewer bits, or offload of "
+                    "the optimizer would make room",
+                    all_bytes (f), train_shard_size (f->plan));
+    TRY (train_tensor_view (&view, &worst, TRAIN_I32, 1, shape, err));
+    TRY (train_all_reduce (group, &view.t, TRAIN_MAX, err));
+    if (worst == TRAIN_OK || status != TRAIN_OK)
+        return status;
+    return err_set (err, (train_status_t)worst,
+                    "fsdp: another rank has no room for the whole model");
+}
+
+static train_status_t gather (struct fsdp *f, size_t u, char *to,
+                              train_error_t *err)
+{
+    const train_shard_unit_t *plan = f->units[u].plan;
+    char *from = f->low ? (char *)f->low : f->weights.t.data;
+    train_tensor_t in, out;
+
+    if (plan->chunk == 0)
+        return TRAIN_OK;
+    TRY (fsdp_view (f, &in, from + plan->at * f->wsize, f->wdtype, plan->chunk,
+                    err));
+    TRY (fsdp_view (f, &out, to, f->wdtype, plan->chunk * f->world, err));
+    return train_all_gather (f->group, &in.t, &out.t, err);
+}
+
+static char *at (const struct fsdp *f, size_t u)
+{
+    return (char *)f->all + f->units[u].plan->at * f->world * f->wsize;
+}
+
+train_status_t fsdp_all (struct fsdp *f, train_group_t *group,
+                         train_error_t *err)
+{
+    if (!f->sharded || f->all)
+        return TRAIN_OK;
+    if (f->phase != FSDP_IDLE)
+        return err_set (err, TRAIN_ESTATE, "fsdp: within a pass");
+    TRY (make_room (f, group, err));
+    TRY (f->ops->sync (f->stream, err)); /* weights may be rounded there yet */
+    for (size_t u = 0; u < f->n_units; u++)
+        TRY (gather (f, u, at (f, u), err));
+    for (size_t i = 0; i < f->n_visits; i++)
+        f->set_unit (f->arg, f->visits[i],
+                     at (f, f->stays[f->stay_of[i]].unit)
+                         + f->offset_of[f->visits[i]] * f->wsize,
+                     NULL);
+    return TRAIN_OK;
+}
+
+void fsdp_all_end (struct fsdp *f)
+{
+    if (!f->all)
+        return;
+    for (size_t i = 0; i < f->n_visits; i++)
+        f->set_unit (f->arg, f->visits[i], NULL, NULL);
+    f->ops->free (f->all);
+    f->all = NULL;
+}
