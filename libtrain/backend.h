@@ -62,6 +62,14 @@ struct backend_ops {
     train_status_t (*event_done) (void *event, bool *ret_done,
                                   train_error_t *err);
 
+    /* timer_create - an event by which time can be told; recorded and destroyed
+     * as others. timer_between - seconds from when [from] came to when [to] did;
+     * both have. Optional, NULL: this backend has no clock of its own.
+     * TRAIN_EDEVICE. */
+    train_status_t (*timer_create) (int device, void **ret, train_error_t *err);
+    train_status_t (*timer_between) (void *from, void *to, double *ret_s,
+                                     train_error_t *err);
+
     /* gate (required) - what [stream] is given later waits until *flag, memory
      * of pin, is [value] or past it. */
     train_status_t (*gate) (void *stream, int device, volatile uint32_t *flag,

@@ -145,19 +145,41 @@ static void op_stream_destroy (void *stream)
     (void)cudaStreamDestroy ((cudaStream_t)stream);
 }
 
-static train_status_t op_event_create (int device, void **ret,
-                                       train_error_t *err)
+static train_status_t make_event (int device, unsigned flags, void **ret,
+                                  train_error_t *err)
 {
     cudaEvent_t event = NULL;
     int before = op_enter (device);
-    train_status_t status =
-        check (cudaEventCreateWithFlags (&event, cudaEventDisableTiming),
-               TRAIN_EDEVICE, "event on the GPU", err);
+    train_status_t status = check (cudaEventCreateWithFlags (&event, flags),
+                                   TRAIN_EDEVICE, "event on the GPU", err);
 
     op_leave (before);
     if (status == TRAIN_OK)
         *ret = event;
     return status;
+}
+
+static train_status_t op_event_create (int device, void **ret,
+                                       train_error_t *err)
+{
+    return make_event (device, cudaEventDisableTiming, ret, err);
+}
+
+static train_status_t op_timer_create (int device, void **ret,
+                                       train_error_t *err)
+{
+    return make_event (device, cudaEventDefault, ret, err);
+}
+
+static train_status_t op_timer_between (void *from, void *to, double *ret_s,
+                                        train_error_t *err)
+{
+    float ms = 0;
+
+    TRY (check (cudaEventElapsedTime (&ms, (cudaEvent_t)from, (cudaEvent_t)to),
+                TRAIN_EDEVICE, "time on the GPU", err));
+    *ret_s = (double)ms / 1e3;
+    return TRAIN_OK;
 }
 
 static void op_event_destroy (void *event)
@@ -430,6 +452,8 @@ const struct backend_ops backend_cuda = {
     .event_wait = op_event_wait,
     .event_sync = op_event_sync,
     .event_done = op_event_done,
+    .timer_create = op_timer_create,
+    .timer_between = op_timer_between,
     .gate = op_gate,
     .pin = op_pin,
     .unpin = op_unpin,

@@ -102,7 +102,7 @@ static train_status_t set_up (train_trainer_t *t, train_error_t *err)
     if (status == TRAIN_OK)
         status = make_engine (t, err);
     if (status == TRAIN_OK)
-        trainer_slow_begin (&t->slow, t->decoder);
+        status = trainer_slow_begin (&t->slow, t->decoder, err);
     if (status == TRAIN_OK)
         status = trainer_compare (t, err);
     if (status != TRAIN_OK)
@@ -160,7 +160,8 @@ void train_trainer_destroy (train_trainer_t *t)
     free (t->nonfinite);
     trainer_gpu_destroy (t->gpu);
     train_adamw_destroy (t->adamw);
-    fsdp_destroy (t->fsdp);
+    fsdp_destroy (t->fsdp); /* waits for what the clock looks at */
+    trainer_slow_fini (&t->slow);
     train_scaler_destroy (t->scaler);
     free (t->saving_in);
     free (t->saved_in);

@@ -60,6 +60,21 @@ train_status_t trainer_shard_pass (train_trainer_t *t, int rows,
     return TRAIN_OK;
 }
 
+/* All has come that this step's clock was set by. */
+static train_status_t add_time (train_trainer_t *t, train_error_t *err)
+{
+    bool timed;
+    double s;
+
+    TRY (slow_gpu_read (t->slow.gpu, &s, &timed, err));
+    t->slow.steps++;
+    if (!timed)
+        return TRAIN_OK;
+    t->slow.own_s += s;
+    t->slow.timed++;
+    return TRAIN_OK;
+}
+
 train_status_t trainer_shard_step (train_trainer_t *t, double lr, bool stop,
                                    struct trainer_gpu_report *ret,
                                    train_error_t *err)
@@ -71,13 +86,15 @@ train_status_t trainer_shard_step (train_trainer_t *t, double lr, bool stop,
     int64_t n = 0;
 
     TRY (fsdp_begin (t->fsdp, err));
+    TRY (slow_gpu_begin (t->slow.gpu, err));
     for (int p = 0; p < t->passes; p++)
         TRY (trainer_pass (t, p, &loss, &n, err));
+    TRY (slow_gpu_end (t->slow.gpu, err));
     own[0] = (double)n;
     TRY (fsdp_finish (t->fsdp, t->adamw, &update, own, 2, &r, err));
     *ret = (struct trainer_gpu_report){r.loss, r.norm, (int64_t)r.sums[0],
                                        r.skipped, r.sums[1] > 0};
-    return TRAIN_OK;
+    return add_time (t, err);
 }
 
 /* The loss of these passes is nobody's. */

@@ -21,11 +21,11 @@ static train_status_t before (void *arg, size_t unit, bool backward,
 {
     struct trainer_slow *slow = arg;
     double begin = clock_s ();
-    train_status_t status =
-        slow->inner.before (slow->inner.arg, unit, backward, err);
 
+    TRY (slow_gpu_mark (slow->gpu, err));
+    TRY (slow->inner.before (slow->inner.arg, unit, backward, err));
     slow->waited_s += clock_s () - begin;
-    return status;
+    return slow_gpu_mark (slow->gpu, err);
 }
 
 static train_status_t after (void *arg, size_t unit, bool backward,
@@ -33,26 +33,36 @@ static train_status_t after (void *arg, size_t unit, bool backward,
 {
     struct trainer_slow *slow = arg;
     double begin = clock_s ();
-    train_status_t status =
-        slow->inner.after (slow->inner.arg, unit, backward, err);
 
+    TRY (slow_gpu_mark (slow->gpu, err));
+    TRY (slow->inner.after (slow->inner.arg, unit, backward, err));
     slow->waited_s += clock_s () - begin;
-    return status;
+    return slow_gpu_mark (slow->gpu, err);
 }
 
-void trainer_slow_begin (struct trainer_slow *slow, train_decoder_t *m)
+train_status_t trainer_slow_begin (struct trainer_slow *slow,
+                                   train_decoder_t *m, train_error_t *err)
 {
     struct decoder_hooks hooks = {before, after, slow};
 
     *slow = (struct trainer_slow){.inner = m->hooks};
-    if (slow->inner.before && slow->inner.after)
-        decoder_set_hooks (m, &hooks);
+    if (!slow->inner.before || !slow->inner.after)
+        return TRAIN_OK;
+    decoder_set_hooks (m, &hooks);
+    return slow_gpu_create (m, &slow->gpu, err);
+}
+
+void trainer_slow_fini (struct trainer_slow *slow)
+{
+    slow_gpu_destroy (slow->gpu);
+    slow->gpu = NULL;
 }
 
 void trainer_slow_add (struct trainer_slow *slow, double s, double waited_s)
 {
     slow->own_s += s - waited_s;
     slow->steps++;
+    slow->timed++;
 }
 
 static int by_value (const void *a, const void *b)
@@ -101,7 +111,7 @@ static train_status_t exchange (train_trainer_t *t, double *s,
                                 train_error_t *err)
 {
     int n = train_group_size (t->group);
-    int64_t shape[1] = {n}, steps = t->slow.steps;
+    int64_t shape[1] = {n}, steps = t->slow.timed;
     train_tensor_t view;
 
     if (t->rows > 0 && steps > 0)
@@ -154,7 +164,7 @@ train_status_t train_trainer_slow (train_trainer_t *t, double factor,
         *ret_rank = rank;
     }
     t->slow.own_s = 0;
-    t->slow.steps = 0;
+    t->slow.steps = t->slow.timed = 0;
     free (s);
     return status;
 }

@@ -254,7 +254,7 @@ void push (struct stream *s, const struct op *o)
 }
 
 /* As far as the streams go that it waits for. */
-static void go_far (struct stream *s)
+void go_far (struct stream *s)
 {
     uint64_t head;
 
@@ -427,54 +427,6 @@ void fake_clock (void)
     pthread_detach (thread);
 }
 
-static train_status_t gpu_event_create (int device, void **ret,
-                                        train_error_t *err)
-{
-    (void)device, (void)err;
-    *ret = calloc (1, sizeof (struct event));
-    return TRAIN_OK;
-}
-
-static train_status_t gpu_event_record (void *event, int device, void *stream,
-                                        train_error_t *err)
-{
-    struct event *e = event;
-
-    (void)device, (void)err;
-    pthread_mutex_lock (&lock);
-    e->stream = stream;
-    e->until = e->stream ? e->stream->tail : 0;
-    pthread_mutex_unlock (&lock);
-    return TRAIN_OK;
-}
-
-static train_status_t gpu_event_wait (void *stream, int device, void *event,
-                                      train_error_t *err)
-{
-    const struct event *e = event;
-    struct op o = {.kind = OP_WAIT, .other = e->stream, .until = e->until};
-
-    (void)device, (void)err;
-    pthread_mutex_lock (&lock);
-    if (e->stream && !recorded) /* one order is recorded for all streams */
-        push (stream, &o);
-    pthread_mutex_unlock (&lock);
-    return TRAIN_OK;
-}
-
-static train_status_t gpu_event_done (void *event, bool *ret_done,
-                                      train_error_t *err)
-{
-    const struct event *e = event;
-
-    (void)err;
-    pthread_mutex_lock (&lock);
-    go_far (e->stream);
-    *ret_done = e->stream->head >= e->until;
-    pthread_mutex_unlock (&lock);
-    return TRAIN_OK;
-}
-
 /* A node of its own has GPUs of its own. */
 static train_status_t gpu_ident (int device, char *text, size_t size,
                                  train_error_t *err)
@@ -520,11 +472,13 @@ void fake_open (const struct fake_orders *orders)
     fake_gpu.ident = gpu_ident;
     fake_gpu.stream_create = gpu_stream_create;
     fake_gpu.stream_destroy = gpu_stream_destroy;
-    fake_gpu.event_create = gpu_event_create;
+    fake_gpu.event_create = fake_event_create;
     fake_gpu.event_destroy = free;
-    fake_gpu.event_record = gpu_event_record;
-    fake_gpu.event_wait = gpu_event_wait;
-    fake_gpu.event_done = gpu_event_done;
+    fake_gpu.event_record = fake_event_record;
+    fake_gpu.event_wait = fake_event_wait;
+    fake_gpu.event_done = fake_event_done;
+    fake_gpu.timer_create = fake_timer_create;
+    fake_gpu.timer_between = fake_timer_between;
     fake_gpu.graph = &fake_graph;
     fake_gpu.enter = gpu_enter;
     fake_gpu.leave = gpu_leave;

@@ -87,6 +87,8 @@ struct stream {
 struct event {
     struct stream *stream;
     uint64_t until;
+    bool timed;
+    double at_s; /* of those, when the stream came to it */
 };
 
 /* What streams were given while a graph was recorded, in that order. One at a
@@ -102,10 +104,23 @@ extern _Atomic int graphs;     /* of this process */
 /* Of all streams of the process. */
 extern pthread_mutex_t lock;
 
-/* push - give work to a stream. go_on - let it run as far as it can. Both under
- * the lock. */
+/* push - give work to a stream. go_on - let it run as far as it can; go_far - as
+ * far as the streams go that it waits for. All under the lock. */
 void push (struct stream *s, const struct op *o);
 void go_on (struct stream *s);
+void go_far (struct stream *s);
+
+/* Of struct backend_ops. */
+train_status_t fake_event_create (int device, void **ret, train_error_t *err);
+train_status_t fake_event_record (void *event, int device, void *stream,
+                                  train_error_t *err);
+train_status_t fake_event_wait (void *stream, int device, void *event,
+                                train_error_t *err);
+train_status_t fake_event_done (void *event, bool *ret_done,
+                                train_error_t *err);
+train_status_t fake_timer_create (int device, void **ret, train_error_t *err);
+train_status_t fake_timer_between (void *from, void *to, double *ret_s,
+                                   train_error_t *err);
 
 /* fake_call - [call] in its turn, with a copy of [args]; at once where there is
  * no stream. */

@@ -13,9 +13,10 @@
 #include <train/trainer.h>
 #include <train/watch.h>
 
-#include "fake_nccl.h"
+#include "fake_impl.h"
 #include "group_ranks.h"
 #include "libtrain/decoder_impl.h"
+#include "libtrain/err.h"
 #include "libtrain/group_impl.h"
 #include "libtrain/optim_far.h"
 
@@ -256,9 +257,10 @@ static void body (struct job *job, int rank, train_group_t *gpus)
     train_group_destroy (host);
 }
 
-static void run_on (const char *layout)
+static void run_body (const char *layout,
+                      void (*run_it) (struct job *, int, train_group_t *))
 {
-    struct job job = {.layout = layout, .body = body, .backend = "nccl"};
+    struct job job = {.layout = layout, .body = run_it, .backend = "nccl"};
 
     fake_open (&no_orders);
     run_job (&job);
@@ -270,6 +272,11 @@ static void run_on (const char *layout)
     want_ok (&job);
     free_job (&job);
     fake_close ();
+}
+
+static void run_on (const char *layout)
+{
+    run_body (layout, body);
 }
 
 /* One host's, which the ranks read when they are forked. */
@@ -447,6 +454,75 @@ static int tear_down (void **state)
     return chdir ("/") || remove_dir (state);
 }
 
+/* Rank 1's kernels take long: the host only enqueues them, and the others wait
+ * for it in their streams. */
+static void doze (const void *args)
+{
+    (void)args;
+    usleep (3000);
+}
+
+static train_status_t slow_after (void *arg, size_t unit, bool backward,
+                                  train_error_t *err)
+{
+    fake_call (gpu.passes, doze, "", 1);
+    return gpu.engine.after (arg, unit, backward, err);
+}
+
+static void make_slow (train_decoder_t *d)
+{
+    struct decoder_hooks own = d->hooks;
+
+    own.after = slow_after;
+    decoder_set_hooks (d, &own);
+}
+
+static train_status_t find_slow (const struct made *m, struct seen *seen)
+{
+    char line[240] = "";
+    int slow = -2;
+
+    for (int s = 0; s < 8; s++) /* two of them are timed */
+        TRY (train_trainer_step (m->trainer, false, NULL, &seen->err));
+    TRY (train_trainer_slow (m->trainer, 1.5, &slow, line, sizeof (line),
+                             &seen->err));
+    if (slow != 1 || !strstr (line, "rank 1 on ")
+        || !strstr (line, "(8 steps)"))
+        snprintf (seen->note, sizeof (seen->note), "rank %d: %.150s", slow,
+                  line);
+    return TRAIN_OK;
+}
+
+static void slow_body (struct job *job, int rank, train_group_t *gpus)
+{
+    const train_group_options_t o = {.size = sizeof (o), .backend = "host"};
+    struct seen *seen = &job->shared->seen[rank];
+    train_group_t *host = NULL;
+    struct made m = {0};
+
+    seen->status = train_group_create (&o, &host, &seen->err);
+    if (seen->status == TRAIN_OK)
+        seen->status = begin (&m, host, gpus, &seen->err);
+    if (seen->status == TRAIN_OK && rank == 1)
+        make_slow (m.decoder);
+    if (seen->status == TRAIN_OK)
+        seen->status = find_slow (&m, seen);
+    drop (&m);
+    train_group_destroy (host);
+}
+
+static void test_slow (void **state)
+{
+    static const train_strategy_t ways[] = {TRAIN_DDP, TRAIN_FULL_SHARD};
+
+    (void)state;
+    run.dtype = TRAIN_F32;
+    for (size_t i = 0; i < sizeof (ways) / sizeof (*ways); i++) {
+        run.strategy = ways[i];
+        run_body ("aab", slow_body);
+    }
+}
+
 int main (void)
 {
     const struct CMUnitTest tests[] = {
@@ -456,6 +532,7 @@ int main (void)
         cmocka_unit_test (test_offload),
         cmocka_unit_test (test_offload_of_host),
         cmocka_unit_test (test_no_group),
+        cmocka_unit_test (test_slow),
     };
 
     return cmocka_run_group_tests (tests, set_up, tear_down);
