@@ -22,7 +22,7 @@ static const struct check_device known[] = {
     {"cpu", false, 0.02, 0.02, 0}, /* a CPU; times how many there are */
     {"a100", true, 156, 10, 80 * GIB},
     {"h100", true, 490, 30, 80 * GIB},
-    {"h200", true, 490, 30, 141 * (size_t)1000000000},
+    {"h200", true, 490, 30, 139 * GIB},
 };
 
 train_status_t check_device_find (const char *name,

@@ -79,7 +79,7 @@ ok "half a rank" refused 2 "a whole number" --ranks 1.5 "$i"
 ok "no file" refused 2 "takes a file" --json
 if "$train" --version | grep -q 'cuda [0-9]'; then
     ok "a GPU" bash -c '"$0" check --device h200 "$1" | grep -q "CUDA and its libraries"' "$train" "$i"
-    ok "too much for it" refused 1 "a rank needs .* GiB, h200 has 131" --device h200 "$i" model.dim=16384 model.heads=128 model.kv_heads=128 model.ffn=65536 model.layers=16
+    ok "too much for it" refused 1 "a rank needs .* GiB, h200 has 139" --device h200 "$i" model.dim=16384 model.heads=128 model.kv_heads=128 model.ffn=65536 model.layers=16
 else
     ok "no GPU in this build" refused 1 "without CUDA" --device h200 "$i"
 fi
