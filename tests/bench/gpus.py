@@ -89,7 +89,7 @@ class Bench:
     def __init__(self, o, gpus):
         self.o = o
         self.host = o.device == "host"
-        self.gpus = gpus
+        self.most = gpus
         self.rows = []
         self.failed = 0
         self.out = open(o.out, "a", buffering=1) if o.out else None
@@ -158,6 +158,7 @@ class Bench:
                 return group_bench_rows(self.way.run(argv, world, 30), world)
             return rows_of(self.way.run([self.program("tests/bench/nccl_bench"), "ops"], world, 90))
         if world == 1:
+            print(f"# {part}: two ranks at least; 1 is left out")
             return
         self.attempt(part, world, "libtrain", ours)
         script = self.anchor("collectives_torch.py")
@@ -197,7 +198,9 @@ class Bench:
             self.attempt(part, world, "PyTorch", run)
 
     def copies(self, part, world):
-        if self.host or world < 2 or world != self.gpus or self.way.name == "nodes":
+        if self.host or world < 2 or world != self.most or self.way.name == "nodes":
+            if world == self.most:
+                print(f"# {part}: two GPUs of one node at least; left out")
             return
 
         def probe():
@@ -238,7 +241,7 @@ class Bench:
         calls.get(part, self.train)(part, world)
 
     def through(self, name, parts, counts):
-        most = max(counts)
+        most = self.most = max(counts)
         if name == "nodes" and most % 2:
             print(f"# nodes: two nodes need an even number of ranks, not {most}")
             return
@@ -314,6 +317,8 @@ def main():
     if o.anchors and not has_torch(o.python):
         refuse(f"--anchors: {o.python} has no PyTorch")
     counts = choose_counts(o, len(names))
+    if not o.anchors:
+        print("# no --anchors: PyTorch's twins are not run")
     b = Bench(o, len(names))
     b.keep([{"op": "host", "who": "gpus.py", "gpus": len(names), "card": names[0],
              "date": time.strftime("%Y-%m-%d")}])

@@ -155,7 +155,8 @@ class Direct:
         return together(runs, limit)
 
     def run_one(self, argv, world, limit):
-        return together([(argv, self.env)], limit)
+        see = ",".join(str(i) for i in range(world))
+        return together([(argv, dict(self.env, CUDA_VISIBLE_DEVICES=see))], limit)
 
 
 class Torch:

@@ -3,8 +3,9 @@
  * [WORD...]. Words: old (log-probabilities before the update are made), cheap,
  * blocks, mN (N rows a pass), host (f32, no GPU). Of each GPU 8 prompts of 128
  * tokens, 8 completions of 256 tokens of each, random weights and rewards, as
- * PyTorch's twin has it; of "tiny" less. Several are ddp. Rank 0 prints its
- * steps, then one JSON line: medians behind the first step */
+ * PyTorch's twin has it; of "tiny" less. ddp, where there are several, grad_op or
+ * full: how they share. Rank 0 prints its steps, then one JSON line: medians
+ * behind the first step */
 #include "config.h"
 
 #include <stdio.h>
@@ -36,6 +37,7 @@ enum { PRESETS = sizeof (presets) / sizeof (*presets), MOST = 1000 };
 static struct bench {
     int preset, steps, rank, world, prompts, length;
     bool host;
+    train_strategy_t strategy;
     train_decoder_config_t config;
     train_grpo_trainer_options_t options;
     train_group_t *group, *gpus;
@@ -93,6 +95,12 @@ static bool take_word (const char *word)
         b.config.recompute = TRAIN_RECOMPUTE_CHEAP;
     else if (strcmp (word, "blocks") == 0)
         b.config.recompute = TRAIN_RECOMPUTE_BLOCKS;
+    else if (strcmp (word, "ddp") == 0)
+        b.strategy = TRAIN_DDP;
+    else if (strcmp (word, "grad_op") == 0)
+        b.strategy = TRAIN_SHARD_GRAD_OP;
+    else if (strcmp (word, "full") == 0)
+        b.strategy = TRAIN_FULL_SHARD;
     else if (strcmp (word, "host") == 0)
         b.host = true, b.config.dtype = TRAIN_F32;
     else if (word[0] == 'm' && number (word + 1) > 0)
@@ -123,6 +131,7 @@ static bool take (int argc, char **argv)
                                         .norm_eps = 1e-6,
                                         .dtype = TRAIN_BF16};
     b.options.trainer.micro_batch = 16;
+    b.strategy = TRAIN_DDP;
     for (i = 3; i < argc; i++)
         if (!take_word (argv[i]))
             return false;
@@ -139,7 +148,9 @@ static void meet (void)
     b.rank = train_group_rank (b.group);
     b.world = train_group_size (b.group);
     b.config.device = (DLDevice){b.host ? kDLCPU : kDLCUDA, 0};
-    if (b.host || b.world == 1)
+    if (b.world == 1 && b.strategy == TRAIN_DDP)
+        b.strategy = TRAIN_NO_SHARD;
+    if (b.host || b.strategy == TRAIN_NO_SHARD)
         return;
     need (train_group_create (&nccl, &b.gpus, &err));
     b.config.device.device_id = b.gpus->where.device;
@@ -163,7 +174,8 @@ static void set_options (void)
     t->batch = b.world * presets[b.preset].prompts * presets[b.preset].group;
     t->clip = 1;
     t->device_group = b.gpus;
-    t->strategy = b.world > 1 ? TRAIN_DDP : TRAIN_NO_SHARD;
+    t->strategy = b.strategy;
+    t->prefetch = 1;
     t->adamw = (train_adamw_options_t){.size = sizeof (t->adamw),
                                        .beta1 = 0.9,
                                        .beta2 = 0.999,
@@ -184,6 +196,7 @@ static void set_options (void)
 static void make (void)
 {
     train_grpo_prompts_t prompts = {.size = sizeof (prompts), .ids = ids_of};
+    bool bare;
     size_t n;
 
     b.prompts = b.world * presets[b.preset].prompts;
@@ -197,10 +210,16 @@ static void make (void)
                              % (unsigned)b.config.vocab);
     prompts.count = b.prompts;
     set_options ();
-    need (train_decoder_create (&b.config, &b.decoder, &err));
-    need (train_decoder_draw (b.decoder, 1, &err));
+    bare = b.strategy >= TRAIN_SHARD_GRAD_OP;
+    need (bare ? train_decoder_create_bare (&b.config, &b.decoder, &err)
+               : train_decoder_create (&b.config, &b.decoder, &err));
+    if (!bare)
+        need (train_decoder_draw (b.decoder, 1, &err));
     need (train_grpo_trainer_create (&b.options, b.group, &prompts, score, NULL,
                                      b.decoder, NULL, &b.trainer, &err));
+    if (bare)
+        need (
+            train_trainer_init (train_grpo_trainer_base (b.trainer), 1, &err));
 }
 
 static void one_step (int i)
@@ -243,14 +262,16 @@ static double median (double *v)
 
 static void print (void)
 {
+    static const char *const names[] = {"no_shard", "ddp", "grad_op", "full"};
     double s = median (b.all);
 
     if (b.rank != 0)
         return;
     printf ("{\"op\": \"grpo\", \"who\": \"libtrain\", \"preset\": \"%s\", "
-            "\"world\": %d, \"completions\": %d, \"dtype\": \"%s\", ",
-            presets[b.preset].name, b.world, b.options.trainer.batch,
-            train_dtype_name (b.config.dtype));
+            "\"world\": %d, \"strategy\": \"%s\", \"completions\": %d, "
+            "\"dtype\": \"%s\", ",
+            presets[b.preset].name, b.world, names[b.strategy],
+            b.options.trainer.batch, train_dtype_name (b.config.dtype));
     printf ("\"rollout_s\": %.4f, \"logps_s\": %.4f, \"update_s\": %.4f, "
             "\"step_s\": %.4f, \"completions_s\": %.2f, \"gib\": %.2f}\n",
             median (b.rollout), median (b.logps), median (b.update), s,
@@ -262,7 +283,7 @@ int main (int argc, char **argv)
 {
     if (!take (argc, argv)) {
         fprintf (stderr, "usage: grpo_bench tiny|124m|350m|1b STEPS [old] "
-                         "[cheap] [blocks] [mN] [host]\n");
+                         "[cheap] [blocks] [mN] [ddp|grad_op|full] [host]\n");
         return 2;
     }
     meet ();

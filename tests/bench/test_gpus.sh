@@ -87,6 +87,14 @@ ok "what was measured is kept as lines of JSON" kept
 ok "the table is made again of those" gpus --from "$tmp/rows"
 ok "with the same rows" says '| weak-1b, 2 x 16 a GPU, tiny for it | 1 | direct |' '| grpo, 8 completions | 1 |'
 ok "a program that is not there is named, in the rows too" missing
+single ()
+{
+    gpus --device host --through direct --only groups,copies --counts 1 &&
+        says "groups: two ranks at least; 1 is left out" "copies: two GPUs of one node at least" \
+            "nothing was measured"
+}
+
+ok "what one GPU cannot show is said" single
 ok "after its minutes nothing begins" over
 ok "a part that is none is refused" refused "no part 'weak-2b'; there are groups, weak-1b" --only weak-2b
 ok "so is a way" refused "no way 'node2'" --through node2
