@@ -482,12 +482,16 @@ train_status_t decoder_last_norm_bwd (train_decoder_t *decoder,
  * wrong. head_dim is set.
  * decoder_rope_rate - angle a position of pair [j] of a head, in a batch of
  * sequences of T.
- * decoder_rope_scale - what cosines and sines are multiplied by. */
+ * decoder_rope_scale - what cosines and sines are multiplied by.
+ * decoder_rope_tables - cosines and sines of T positions, (T,D/2) each in host
+ * memory, in [real] of the kernels, rounded as config->buffer says. */
 train_status_t decoder_rope_check (const train_decoder_config_t *config,
                                    train_error_t *err);
 double decoder_rope_rate (const train_decoder_config_t *config, size_t T,
                           size_t j);
 double decoder_rope_scale (const train_decoder_config_t *config);
+void decoder_rope_tables (const train_decoder_t *decoder, size_t T,
+                          void *cosine, void *sine);
 
 #include "decoder_spent.h"
 

@@ -53,6 +53,12 @@ static train_status_t check_place (const train_decoder_config_t *c,
         return err_set (err, TRAIN_EINVAL,
                         "model recompute is %d: must be a train_recompute_t",
                         (int)c->recompute);
+    if (c->buffer != TRAIN_F32 && c->buffer != TRAIN_BF16
+        && c->buffer != TRAIN_F16)
+        return err_set (err, TRAIN_EINVAL,
+                        "model buffer is %d: must be TRAIN_BF16, TRAIN_F16 or "
+                        "TRAIN_F32 (0)",
+                        (int)c->buffer);
     if (c->device.device_type == kDLCUDA && c->dtype == TRAIN_F64)
         return err_set (err, TRAIN_EINVAL,
                         "model dtype is F64: GPUs have F32, BF16 and F16");

@@ -7,6 +7,7 @@
 
 #include "decoder_impl.h"
 #include "err.h"
+#include "kernels/half.h"
 
 #define PI 3.14159265358979323846
 
@@ -122,18 +123,29 @@ double decoder_rope_scale (const train_decoder_config_t *c)
     return c->rope.kind == TRAIN_ROPE_YARN ? c->rope.attention : 1;
 }
 
-/* Both tables of T positions, in [real] of [m]'s kernels. */
-static void turn_tables (const train_decoder_t *m, void *cosine, void *sine)
+/* As a buffer of the config's type has it. */
+static double stored (const train_decoder_config_t *c, double x)
 {
+    if (c->buffer == TRAIN_BF16)
+        return half_from_bf16 (half_to_bf16 ((float)x));
+    if (c->buffer == TRAIN_F16)
+        return half_from_f16 (half_to_f16 ((float)x));
+    return x;
+}
+
+void decoder_rope_tables (const train_decoder_t *m, size_t T, void *cosine,
+                          void *sine)
+{
+    const train_decoder_config_t *f = &m->config;
+    double scale = decoder_rope_scale (f);
     size_t half = m->dims.D / 2;
-    double scale = decoder_rope_scale (&m->config);
 
     for (size_t j = 0; j < half; j++) {
-        double rate = decoder_rope_rate (&m->config, (size_t)m->T, j);
+        double rate = decoder_rope_rate (f, T, j);
 
-        for (size_t t = 0; t < (size_t)m->T; t++) {
-            double c = scale * cos ((double)t * rate);
-            double s = scale * sin ((double)t * rate);
+        for (size_t t = 0; t < T; t++) {
+            double c = stored (f, scale * cos ((double)t * rate));
+            double s = stored (f, scale * sin ((double)t * rate));
 
             if (m->kern->real_size == sizeof (float)) {
                 ((float *)cosine)[t * half + j] = (float)c;
@@ -155,13 +167,13 @@ train_status_t decoder_rope (train_decoder_t *m, train_error_t *err)
     char *own;
 
     if (!m->gpu) {
-        turn_tables (m, cosine, sine);
+        decoder_rope_tables (m, (size_t)m->T, cosine, sine);
         return TRAIN_OK;
     }
     if (!(own = malloc (2 * bytes)))
         return err_set (err, TRAIN_ENOMEM, "no memory for %zu bytes",
                         2 * bytes);
-    turn_tables (m, own, own + bytes);
+    decoder_rope_tables (m, (size_t)m->T, own, own + bytes);
     status = m->ops->copy (cosine, own, bytes, m->stream, err);
     if (status == TRAIN_OK)
         status = m->ops->copy (sine, own + bytes, bytes, m->stream, err);

@@ -3,7 +3,6 @@
  *
  * The rows are tokens of any texts at any positions, so prompts of several
  * lengths and single tokens are one case, on the host and on a GPU. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,31 +15,6 @@ static size_t real_size (const struct kv_cache *c)
     return c->m->kern->real_size;
 }
 
-/* Both tables of T positions into host memory, in [real]. */
-static void tables (const struct kv_cache *c, char *cosine, char *sine)
-{
-    const train_decoder_config_t *f = &c->m->config;
-    double scale = decoder_rope_scale (f);
-    size_t half = c->m->dims.D / 2;
-
-    for (size_t j = 0; j < half; j++) {
-        double rate = decoder_rope_rate (f, c->T, j);
-
-        for (size_t t = 0; t < c->T; t++) {
-            double x = scale * cos ((double)t * rate);
-            double y = scale * sin ((double)t * rate);
-
-            if (real_size (c) == sizeof (float)) {
-                ((float *)(void *)cosine)[t * half + j] = (float)x;
-                ((float *)(void *)sine)[t * half + j] = (float)y;
-            } else {
-                ((double *)(void *)cosine)[t * half + j] = x;
-                ((double *)(void *)sine)[t * half + j] = y;
-            }
-        }
-    }
-}
-
 static train_status_t send_tables (struct kv_cache *c, train_error_t *err)
 {
     size_t bytes = c->T * (c->m->dims.D / 2) * real_size (c);
@@ -50,7 +24,7 @@ static train_status_t send_tables (struct kv_cache *c, train_error_t *err)
 
     if (!own)
         return err_set (err, TRAIN_ENOMEM, "no memory to generate");
-    tables (c, own, own + bytes);
+    decoder_rope_tables (c->m, c->T, own, own + bytes);
     status = ops->copy (c->cosine, own, bytes, c->m->stream, err);
     if (status == TRAIN_OK)
         status = ops->copy (c->sine, own + bytes, bytes, c->m->stream, err);

@@ -56,31 +56,19 @@ static int64_t hash_options (const train_trainer_options_t *o)
 
 static int64_t hash_model (const train_decoder_config_t *c)
 {
-    double v[] = {c->layers,
-                  c->dim,
-                  c->heads,
-                  c->kv_heads,
-                  c->ffn,
-                  c->vocab,
-                  c->tie,
-                  c->rope_theta,
-                  c->norm_eps,
-                  c->dtype,
-                  c->head_dim,
-                  c->qkv_bias,
-                  c->qk_norm,
-                  c->rope.kind,
-                  c->rope.factor,
-                  c->rope.original,
-                  c->rope.low,
-                  c->rope.high,
-                  c->rope.attention,
-                  c->rope.whole,
-                  c->device.device_type == kDLCUDA,
-                  c->deterministic,
-                  c->lora.rank,
-                  c->lora.alpha,
-                  c->lora.targets};
+    double v[] = {c->layers,        c->dim,
+                  c->heads,         c->kv_heads,
+                  c->ffn,           c->vocab,
+                  c->tie,           c->rope_theta,
+                  c->norm_eps,      c->dtype,
+                  c->buffer,        c->head_dim,
+                  c->qkv_bias,      c->qk_norm,
+                  c->rope.kind,     c->rope.factor,
+                  c->rope.original, c->rope.low,
+                  c->rope.high,     c->rope.attention,
+                  c->rope.whole,    c->device.device_type == kDLCUDA,
+                  c->deterministic, c->lora.rank,
+                  c->lora.alpha,    c->lora.targets};
 
     return (int64_t)XXH3_64bits (v, sizeof (v));
 }

@@ -66,6 +66,7 @@ static train_status_t read_folder (const struct settings *set,
     model.decoder.deterministic = config->deterministic;
     model.decoder.recompute = config->recompute;
     model.decoder.lora = config->lora;
+    model.decoder.buffer = config->buffer;
     *config = model.decoder;
     return TRAIN_OK;
 }

@@ -175,7 +175,7 @@ static void derive (struct settings *c)
     if (c->reduce < 0)
         c->reduce = c->param == FP64 ? FP64 : FP32;
     if (c->buffer < 0)
-        c->buffer = c->param;
+        c->buffer = c->param == FP64 ? FP64 : FP32;
     settings_eval_derive (c);
 }
 
@@ -224,8 +224,10 @@ static int check_served (const struct settings *c, struct rv_error *err)
         {(c->reduce == FP64) != (c->param == FP64) || c->reduce == FP16,
          "precision", "reduce",
          "only fp32 and bf16 are served yet, with param = fp64 only fp64"},
-        {c->buffer != c->param, "precision", "buffer",
-         "only the same as param is served yet"},
+        {c->buffer == FP64 && c->param != FP64, "precision", "buffer",
+         "fp64 needs param = fp64; use fp32, bf16 or fp16"},
+        {c->buffer == FP32 && c->param == FP64, "precision", "buffer",
+         "with param = fp64 only fp64, bf16 or fp16"},
         {c->scaler && c->param != FP16, "precision", "scaler",
          "is of use with param = fp16 alone; use off"},
         {c->stochastic_rounding && c->param != BF16, "precision",
@@ -426,6 +428,9 @@ train_decoder_config_t settings_decoder (const struct settings *c)
         .deterministic = c->deterministic,
         .recompute = (train_recompute_t)c->tune.recompute,
         .lora = c->tune.lora,
+        .buffer = c->buffer == BF16   ? TRAIN_BF16
+                  : c->buffer == FP16 ? TRAIN_F16
+                                      : TRAIN_F32,
     };
 }
 

@@ -114,7 +114,11 @@ typedef struct train_decoder_config {
     DLDevice device;     /* {kDLCUDA, k}: GPU k; zeros or kDLCPU: the host */
     bool deterministic;  /* on a GPU: the same bits every time */
     train_recompute_t recompute;
-    train_lora_t lora; /* zeros: no adapters */
+    train_lora_t lora;    /* zeros: no adapters */
+    train_dtype_t buffer; /* TRAIN_BF16, TRAIN_F16: cosines and sines of the
+                             rotation are rounded to it once, which is what
+                             transformers computes in BF16; zero: they stay F32,
+                             or F64 */
 } train_decoder_config_t;
 
 /* train_decoder_create - allocate parameters and gradients (both zero).

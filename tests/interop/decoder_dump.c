@@ -2,11 +2,14 @@
  * decoder_dump.c - write one step of a decoder to a file, for other programs to
  * repeat
  *
- * decoder_dump FILE layers dim heads kv_heads ffn vocab tie batch seq fp32|fp64
- * [packed|lora] writes a .safetensors file: weights "w.NAME", gradients "g.NAME" (of the
- * mean loss), "tokens", "targets", "starts" (where each position's document
- * begins: all 0 unless packed), "logits", "loss_sum", "counted", and the
- * configuration in the metadata. */
+ * decoder_dump FILE layers dim heads kv_heads ffn vocab tie batch seq
+ * fp32|fp64|bf16|fp16 [packed] [lora] [buffer] [cuda] [seed=N] writes a
+ * .safetensors file: weights "w.NAME", gradients "g.NAME" (of the mean loss),
+ * "tokens", "targets", "starts" (where each position's document begins: all 0
+ * unless packed), "logits", "loss_sum", "counted", and the configuration in the
+ * metadata. buffer: cosines and sines are rounded to bf16, or to fp16. */
+#include "config.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +17,10 @@
 
 #include <train/decoder.h>
 #include <train/safetensors.h>
+
+#include "decoder_impl.h"
+#include "err.h"
+#include "kernels/half.h"
 
 #define N_KEYS     9
 #define ENTRY_NAME 80
@@ -26,7 +33,9 @@ struct dump {
     train_decoder_config_t config;
     int batch, seq;
     bool packed;
+    uint64_t seed;
     train_decoder_t *decoder;
+    char *weights, *grads; /* the arenas, brought to the host */
     int32_t *tokens, *targets, *starts;
     void *logits;
     double loss_sum;
@@ -38,16 +47,16 @@ struct dump {
 
 /* Larger than first weights, norms off 1, adapters' second factors off 0:
  * nothing is nearly linear, or nothing. */
-static void shake (struct dump *d)
+static void shake (const struct dump *d, train_decoder_t *m)
 {
-    size_t n = train_decoder_numel (d->decoder);
-    void *w = train_decoder_weights (d->decoder)->data;
+    size_t n = train_decoder_numel (m);
+    void *w = train_decoder_weights (m)->data;
 
-    train_decoder_init (d->decoder, 2024);
+    train_decoder_init (m, d->seed);
     for (size_t i = 0; i < n; i++) {
         double f = 1 + 0.1 * sin ((double)i);
 
-        if (d->config.dtype == TRAIN_F32) {
+        if (train_decoder_config (m)->dtype == TRAIN_F32) {
             float *x = (float *)w + i;
 
             *x = (float)(*x * (*x == 1.0f ? 1 : 4) * f);
@@ -61,6 +70,64 @@ static void shake (struct dump *d)
                 *x = 0.1 * sin (0.7 * (double)i);
         }
     }
+}
+
+static void narrow (train_dtype_t dtype, uint16_t *ret, const float *w,
+                    size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        ret[i] = dtype == TRAIN_BF16 ? half_to_bf16 (w[i]) : half_to_f16 (w[i]);
+}
+
+/* Copies to [d]'s decoder what [from] has, in its type. */
+static train_status_t hand_over (struct dump *d, train_decoder_t *from,
+                                 train_error_t *err)
+{
+    train_decoder_t *m = d->decoder;
+    size_t n = train_decoder_numel (m), bytes = n * m->kern->elem_size;
+    const void *w = train_decoder_weights (from)->data;
+    void *own = malloc (bytes);
+    train_status_t status;
+
+    if (!own)
+        return TRAIN_ENOMEM;
+    if (m->kern->elem_size == sizeof (uint16_t))
+        narrow (d->config.dtype, own, w, n);
+    else
+        memcpy (own, w, bytes);
+    status = m->ops->copy (train_decoder_weights (m)->data, own, bytes,
+                           m->stream, err);
+    if (status == TRAIN_OK)
+        status = m->ops->sync (m->stream, err);
+    free (own);
+    return status;
+}
+
+/* Drawn on the host, in fp32 where the type is a half of it. */
+static train_status_t draw (struct dump *d, train_error_t *err)
+{
+    train_decoder_config_t c = d->config;
+    train_decoder_t *from;
+    train_status_t status;
+
+    c.device = (DLDevice){kDLCPU, 0};
+    c.dtype = c.dtype == TRAIN_F64 ? TRAIN_F64 : TRAIN_F32;
+    TRY (train_decoder_create (&c, &from, err));
+    shake (d, from);
+    status = hand_over (d, from, err);
+    train_decoder_destroy (from);
+    return status;
+}
+
+static train_status_t bring (struct dump *d, char **ret, const void *data,
+                             size_t bytes, train_error_t *err)
+{
+    train_decoder_t *m = d->decoder;
+
+    if (!(*ret = malloc (bytes)))
+        return TRAIN_ENOMEM;
+    TRY (m->ops->copy (*ret, data, bytes, m->stream, err));
+    return m->ops->sync (m->stream, err);
 }
 
 /* Documents of 1, 2, 4, .. tokens in turn, over the borders of no row. */
@@ -80,17 +147,38 @@ static void pack (struct dump *d)
     train_decoder_documents (d->decoder, d->starts);
 }
 
+/* Logits of a forward alone, and the arenas of the step before it. */
+static train_status_t take (struct dump *d, size_t bytes, train_error_t *err)
+{
+    train_decoder_t *m = d->decoder;
+    size_t n = train_decoder_numel (m);
+    train_status_t status;
+    char *host = NULL;
+    void *there;
+
+    TRY (bring (d, &d->weights, train_decoder_weights (m)->data,
+                n * m->kern->elem_size, err));
+    TRY (bring (d, &d->grads, train_decoder_grads (m)->data,
+                n * m->kern->real_size, err));
+    TRY (m->ops->alloc (m->device, bytes, &there, err));
+    status = train_decoder_forward (m, there, d->tokens, NULL, d->batch, d->seq,
+                                    NULL, NULL, err);
+    if (status == TRAIN_OK)
+        status = bring (d, &host, there, bytes, err);
+    m->ops->free (there);
+    d->logits = host;
+    return status;
+}
+
 static train_status_t compute (struct dump *d, train_error_t *err)
 {
     size_t n = (size_t)d->batch * (size_t)d->seq;
     size_t V = (size_t)d->config.vocab;
-    train_status_t status;
 
     d->tokens = calloc (n, sizeof (*d->tokens));
     d->targets = calloc (n, sizeof (*d->targets));
     d->starts = calloc (n, sizeof (*d->starts));
-    d->logits = calloc (n * V, train_dtype_size (d->config.dtype));
-    if (!d->tokens || !d->targets || !d->starts || !d->logits)
+    if (!d->tokens || !d->targets || !d->starts)
         return TRAIN_ENOMEM;
     for (size_t i = 0; i < n; i++) {
         d->tokens[i] = (int32_t)(i * i * 31 % V);
@@ -99,13 +187,10 @@ static train_status_t compute (struct dump *d, train_error_t *err)
     }
     if (d->packed)
         pack (d);
-    status = train_decoder_step (d->decoder, d->tokens, d->targets, d->batch,
-                                 d->seq, 1.0 / (double)d->counted, &d->loss_sum,
-                                 &d->counted, err);
-    if (status != TRAIN_OK)
-        return status;
-    return train_decoder_forward (d->decoder, d->logits, d->tokens, NULL,
-                                  d->batch, d->seq, NULL, NULL, err);
+    TRY (train_decoder_step (d->decoder, d->tokens, d->targets, d->batch,
+                             d->seq, 1.0 / (double)d->counted, &d->loss_sum,
+                             &d->counted, err));
+    return take (d, n * V * d->decoder->kern->elem_size, err);
 }
 
 static train_st_entry_t *add (struct dump *d, const char *kind,
@@ -123,17 +208,18 @@ static train_st_entry_t *add (struct dump *d, const char *kind,
 
 static void add_params (struct dump *d)
 {
-    const char *w = train_decoder_weights (d->decoder)->data;
-    const char *g = train_decoder_grads (d->decoder)->data;
-    size_t esize = train_dtype_size (d->config.dtype);
+    size_t elem = d->decoder->kern->elem_size;
+    size_t real = d->decoder->kern->real_size;
+    train_dtype_t wide = real == sizeof (double) ? TRAIN_F64 : TRAIN_F32;
 
     for (size_t i = 0; i < train_decoder_n_params (d->decoder); i++) {
         const train_param_t *p = train_decoder_param (d->decoder, i);
 
         for (int k = 0; k < 2; k++) {
             train_st_entry_t *e =
-                add (d, k ? "g." : "w.", p->name, d->config.dtype,
-                     (k ? g : w) + p->offset * esize);
+                k ? add (d, "g.", p->name, wide, d->grads + p->offset * real)
+                  : add (d, "w.", p->name, d->config.dtype,
+                         d->weights + p->offset * elem);
 
             e->ndim = p->ndim;
             memcpy (e->shape, p->shape, sizeof (p->shape));
@@ -170,43 +256,83 @@ static train_status_t write_file (struct dump *d, const char *path,
     return train_safetensors_write (path, d->entries, d->n, meta, N_KEYS, err);
 }
 
-int main (int argc, char **argv)
+/* What stands behind the type; false: it is no such word. */
+static bool word (struct dump *d, const char *text)
 {
-    struct dump d = {.config = {.size = sizeof (d.config),
-                                .rope_theta = 10000,
-                                .norm_eps = 1e-5}};
-    train_error_t err = {.text = "no memory"};
-    train_status_t status;
-    int v[N_KEYS];
-    bool lora;
+    train_dtype_t dtype = d->config.dtype;
 
-    d.packed = argc == N_KEYS + 4 && strcmp (argv[N_KEYS + 3], "packed") == 0;
-    lora = argc == N_KEYS + 4 && strcmp (argv[N_KEYS + 3], "lora") == 0;
-    if (lora)
-        d.config.lora = (train_lora_t){4, 0x7f, 6};
-    if (argc != N_KEYS + 3 + d.packed + lora) {
-        fprintf (stderr, "usage: decoder_dump FILE layers dim heads kv_heads "
-                         "ffn vocab tie batch seq fp32|fp64 [packed|lora]\n");
-        return 2;
-    }
+    if (strcmp (text, "packed") == 0)
+        d->packed = true;
+    else if (strcmp (text, "lora") == 0)
+        d->config.lora = (train_lora_t){4, 0x7f, 6};
+    else if (strcmp (text, "buffer") == 0)
+        d->config.buffer = dtype == TRAIN_F16 ? TRAIN_F16 : TRAIN_BF16;
+    else if (strcmp (text, "cuda") == 0)
+        d->config.device = (DLDevice){kDLCUDA, 0};
+    else if (strncmp (text, "seed=", 5) == 0)
+        d->seed = strtoul (text + 5, NULL, 10);
+    else
+        return false;
+    return true;
+}
+
+static bool read_type (struct dump *d, const char *text)
+{
+    static const char *const names[] = {"fp32", "fp64", "bf16", "fp16"};
+    static const train_dtype_t types[] = {TRAIN_F32, TRAIN_F64, TRAIN_BF16,
+                                          TRAIN_F16};
+
+    for (size_t i = 0; i < sizeof (names) / sizeof (*names); i++)
+        if (strcmp (text, names[i]) == 0) {
+            d->config.dtype = types[i];
+            return true;
+        }
+    return false;
+}
+
+static bool read_words (struct dump *d, int argc, char **argv)
+{
+    int v[N_KEYS];
+
+    if (argc < N_KEYS + 3 || !read_type (d, argv[N_KEYS + 2]))
+        return false;
     for (int i = 0; i < N_KEYS; i++)
         v[i] = (int)strtol (argv[i + 2], NULL, 10);
-    d.config.layers = v[0];
-    d.config.dim = v[1];
-    d.config.heads = v[2];
-    d.config.kv_heads = v[3];
-    d.config.ffn = v[4];
-    d.config.vocab = v[5];
-    d.config.tie = v[6] != 0;
-    d.batch = v[7];
-    d.seq = v[8];
-    d.config.dtype =
-        strcmp (argv[N_KEYS + 2], "fp64") == 0 ? TRAIN_F64 : TRAIN_F32;
-    status = train_decoder_create (&d.config, &d.decoder, &err);
-    if (status == TRAIN_OK) {
-        shake (&d);
-        status = compute (&d, &err);
+    d->config.layers = v[0];
+    d->config.dim = v[1];
+    d->config.heads = v[2];
+    d->config.kv_heads = v[3];
+    d->config.ffn = v[4];
+    d->config.vocab = v[5];
+    d->config.tie = v[6] != 0;
+    d->batch = v[7];
+    d->seq = v[8];
+    for (int i = N_KEYS + 3; i < argc; i++)
+        if (!word (d, argv[i]))
+            return false;
+    return true;
+}
+
+int main (int argc, char **argv)
+{
+    struct dump d = {
+        .config = {.size = sizeof (d.config),
+                   .rope_theta = 10000,
+                   .norm_eps = 1e-5},
+        .seed = 2024,
+    };
+    train_error_t err = {.text = "no memory"};
+    train_status_t status;
+
+    if (!read_words (&d, argc, argv)) {
+        fprintf (stderr, "decoder_dump: its head says how\n");
+        return 2;
     }
+    status = train_decoder_create (&d.config, &d.decoder, &err);
+    if (status == TRAIN_OK)
+        status = draw (&d, &err);
+    if (status == TRAIN_OK)
+        status = compute (&d, &err);
     if (status == TRAIN_OK)
         status = write_file (&d, argv[1], argv + 2, &err);
     if (status != TRAIN_OK)
@@ -217,6 +343,8 @@ int main (int argc, char **argv)
     free (d.targets);
     free (d.starts);
     free (d.logits);
+    free (d.weights);
+    free (d.grads);
     train_decoder_destroy (d.decoder);
     return status == TRAIN_OK ? 0 : 1;
 }

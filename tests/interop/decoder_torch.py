@@ -76,20 +76,22 @@ def norm (x, weight):
     return weight * x / torch.sqrt ((x * x).mean (-1, keepdim=True) + 1e-5)
 
 
-def rotate (x, starts):
+def rotate (x, starts, buffer=False):
     """x (B,heads,T,D): pair j of position t of a document turns by
-    t * 10000^(-2j/D)."""
+    t * 10000^(-2j/D). buffer: cosines and sines are rounded to bf16."""
     half = x.shape[-1] // 2
     rate = 10000.0 ** (-torch.arange (half, dtype=torch.float64) / half)
     place = torch.arange (x.shape[2], dtype=torch.float64) - starts
     angle = place[:, None, :, None] * rate
     turn = torch.polar (torch.ones_like (angle), angle)
+    if buffer:
+        turn = torch.complex (*(x.bfloat16 ().double () for x in (turn.real, turn.imag)))
     turn = turn.to (torch.complex64 if x.dtype == torch.float32 else torch.complex128)
     z = torch.complex (x[..., :half], x[..., half:]) * turn
     return torch.cat ((z.real, z.imag), -1)
 
 
-def attention (x, w, name, heads, groups, starts):
+def attention (x, w, name, heads, groups, starts, buffer):
     batch, seq, width = x.shape
     size = width // heads
 
@@ -97,8 +99,8 @@ def attention (x, w, name, heads, groups, starts):
         y = x @ w[f"{name}.{kind}_proj.weight"].T
         return y.view (batch, seq, n, size).transpose (1, 2)
 
-    q = rotate (split ("q", heads), starts)
-    k = rotate (split ("k", groups), starts).repeat_interleave (heads // groups, 1)
+    q = rotate (split ("q", heads), starts, buffer)
+    k = rotate (split ("k", groups), starts, buffer).repeat_interleave (heads // groups, 1)
     v = split ("v", groups).repeat_interleave (heads // groups, 1)
     later = torch.ones (seq, seq, dtype=torch.bool).triu (1)
     other = starts[:, None, :, None] != starts[:, None, None, :]
@@ -112,7 +114,8 @@ def forward (w, tokens, starts, c):
     for i in range (c["layers"]):
         p = f"model.layers.{i}"
         x = x + attention (norm (x, w[f"{p}.input_layernorm.weight"]), w,
-                           f"{p}.self_attn", c["heads"], c["kv_heads"], starts)
+                           f"{p}.self_attn", c["heads"], c["kv_heads"], starts,
+                           c.get ("buffer", False))
         h = norm (x, w[f"{p}.post_attention_layernorm.weight"])
         gate = h @ w[f"{p}.mlp.gate_proj.weight"].T
         up = h @ w[f"{p}.mlp.up_proj.weight"].T
@@ -154,6 +157,7 @@ def compare (build, folder, config, dtype, packed):
     dump = os.path.join (build, "tests/interop/decoder_dump")
     subprocess.run ([dump, path, *map (str, config), dtype, *packed], check=True)
     t, c = read (path)
+    c["buffer"] = "buffer" in packed
     w = {k[2:]: v for k, v in t.items () if k.startswith ("w.")}
     logits, loss, grads = step (w, t["tokens"], t["targets"], t["starts"], c)
     out = [("logits", error (t["logits"], logits)),
@@ -179,6 +183,7 @@ def main (build):
     with tempfile.TemporaryDirectory () as folder:
         cases = [(c, ()) for c in CONFIGS] + [(c, ("packed",)) for c in PACKED]
         cases += [(c, ("lora",)) for c in LORA]
+        cases += [(CONFIGS[1], ("buffer",)), (PACKED[1], ("packed", "buffer"))]
         for config, packed in cases:
             for dtype, bound in BOUND.items ():
                 rows = compare (build, folder, config, dtype, packed)

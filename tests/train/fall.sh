@@ -30,6 +30,9 @@ ok "trains in fp16 with a loss scale" run "$tmp/a.ini" precision.param=fp16 \
     precision.scaler=on "log.file=$tmp/f16"
 run "$tmp/a.ini" precision.param=fp32 "log.file=$tmp/f32"
 ok "fp16's losses within 1 % of fp32's" near "$tmp/f32" "$tmp/f16" 1e-2 12
+ok "trains with buffers in bf16" run "$tmp/a.ini" precision.buffer=bf16 "log.file=$tmp/buffer"
+ok "losses within 0.1 % of fp32's" near "$tmp/f32" "$tmp/buffer" 1e-3 12
+ok "and others" bash -c '! cmp -s "$0" "$1"' <(losses "$tmp/f32") <(losses "$tmp/buffer")
 if run "$tmp/a.ini" run.device=cuda "log.file=$tmp/gpu" 2>"$tmp/why"; then
     ok "cuda's losses within 1e-4 of the host's" near "$tmp/f32" "$tmp/gpu" 1e-4 12
 else

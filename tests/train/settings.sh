@@ -81,6 +81,7 @@ precision|param = fp16|s.ini:17: \[precision\] param: fp16 needs \[precision\] s
 precision|reduce = fp16|s.ini:17: \[precision\] reduce: only fp32 and bf16 are served
 precision|reduce = fp64|s.ini:17: \[precision\] reduce: only fp32 and bf16 are served
 precision|reduce = bf16|s.ini:17: \[precision\] reduce: bf16 needs \[shard\] strategy = grad_op or full
+precision|buffer = fp64|s.ini:17: \[precision\] buffer: fp64 needs param = fp64
 precision|scaler = on|s.ini:17: \[precision\] scaler: is of use with param = fp16
 precision|scaler = yes|s.ini:17: scaler: 'yes' is not on or off
 precision|stochastic_rounding = on|s.ini:17: \[precision\] stochastic_rounding: is of use with param = bf16
