@@ -337,6 +337,33 @@ bool attention_choose (struct attention *a, const struct attention_shape *s,
     return true;
 }
 
+#if HAVE_CUDA
+/* Of cuDNN's backward: keys' and values' gradients of each query head where
+ * several share them, the T x T matrix or the sum of dQ, and a sum a row. */
+size_t attention_foresee (const struct attention_shape *s)
+{
+    const struct cudnn_api newest = {.version = 91900};
+    const struct attention_shape part = part_of (s);
+    size_t rows = part.B * s->H * s->T, bytes = rows * 4;
+    char why[200];
+
+    if (s->documents || !cudnn_serves (&newest, s, why, sizeof (why)))
+        return s->grad
+                   ? kern_attention_cuda_scratch (s->B, s->T, s->H, s->G, s->D)
+                   : 0;
+    if (!s->grad)
+        return 0;
+    bytes += s->deterministic ? rows * s->T * 2 : rows * s->D * 4;
+    return s->G < s->H ? bytes + 2 * rows * s->D * 2 : bytes;
+}
+#else
+size_t attention_foresee (const struct attention_shape *s)
+{
+    (void)s;
+    return 0;
+}
+#endif
+
 bool attention_fwd (struct attention *a, const struct attention_shape *s,
                     void *y, float *lse, const void *qkv, double scale,
                     void *scratch, void *stream)

@@ -82,6 +82,11 @@ void attention_engine_only (struct attention *a, enum attention_engine e);
 bool attention_choose (struct attention *a, const struct attention_shape *s,
                        struct attention_choice *ret);
 
+/* attention_foresee - bytes of scratch that attention_choose would want for [s]
+ * on an H200 with cuDNN 9.19, where neither need be: by arithmetic, as its plans
+ * have been measured. A choice on another card or library may want others. */
+size_t attention_foresee (const struct attention_shape *s);
+
 /* attention_fwd - kern_attention_fwd through the engine chosen for [s].
  *   y         (B,T,H,D) written
  *   lse       (B,H,T)   written

@@ -11,6 +11,7 @@
 
 #include "kernels/kernels.h"
 #if HAVE_CUDA
+#include "kernels/attention.h"
 #include "kernels/linear_ce.h"
 #endif
 
@@ -95,8 +96,31 @@ static enum gemm_lt_dtype dtype_of (const train_decoder_t *m)
                                            : GEMM_LT_F16;
 }
 
-/* Without a GPU nobody can ask cuDNN what it wants; our own kernels' scratch is
- * about that. */
+static enum attention_dtype attention_dtype_of (const train_decoder_t *m)
+{
+    return m->config.dtype == TRAIN_F32    ? ATTENTION_F32
+           : m->config.dtype == TRAIN_BF16 ? ATTENTION_BF16
+                                           : ATTENTION_F16;
+}
+
+static size_t attention_scratch (const train_decoder_t *m, size_t B, size_t T,
+                                 bool docs)
+{
+    const struct attention_shape shape = {
+        .dtype = attention_dtype_of (m),
+        .B = B,
+        .T = T,
+        .H = m->dims.H,
+        .G = m->dims.G,
+        .D = m->dims.D,
+        .deterministic = m->config.deterministic,
+        .grad = true,
+        .documents = docs,
+    };
+
+    return attention_foresee (&shape);
+}
+
 static train_status_t need_gpu (const train_decoder_t *m, int pass, int seq,
                                 struct decoder_need *need, train_error_t *err)
 {
@@ -108,7 +132,7 @@ static train_status_t need_gpu (const train_decoder_t *m, int pass, int seq,
                         "fp64: GPUs train in fp32, bf16 and fp16");
     need->gpu = true;
     need->head = linear_ce_scratch (dtype_of (m), B * T, d->C, d->V);
-    need->scratch = kern_attention_cuda_scratch (B, T, d->H, d->G, d->D);
+    need->scratch = attention_scratch (m, B, T, need->docs);
     kernel = decoder_kernel_scratch (m, B * T);
     if (need->scratch < kernel)
         need->scratch = kernel;
@@ -185,14 +209,14 @@ size_t mem_saved (const train_decoder_config_t *model,
 
 train_status_t mem_table (const train_decoder_config_t *model,
                           const train_trainer_options_t *o, int world, int seq,
-                          struct mem_row *rows, size_t *ret_n,
+                          bool docs, struct mem_row *rows, size_t *ret_n,
                           train_error_t *err)
 {
     bool gpu = model->device.device_type == kDLCUDA;
     train_decoder_config_t c = *model;
     struct table t = {.rows = rows};
     struct decoder_acts acts = {0};
-    struct decoder_need need = {.recompute = (int)c.recompute};
+    struct decoder_need need = {.recompute = (int)c.recompute, .docs = docs};
     int pass = mem_pass (o, world);
     train_decoder_t *m = NULL;
     train_status_t status;

@@ -2,8 +2,8 @@
  * check_cmd.c - rv-train check: what a run will hold and how long it will take,
  * by arithmetic, before it waits in a queue
  *
- * Bytes are those of the run's own layouts (mem_table.h). Of the time only the
- * operations are arithmetic; the rate is a stated one. */
+ * Bytes are those of the run's own layouts (mem_table.h). Of the time only
+ * operations and bytes are arithmetic; the rates are stated. */
 #include "config.h"
 
 #include "check_cmd.h"
@@ -141,8 +141,8 @@ static train_status_t fill_table (struct check *c, train_error_t *err)
 
     if (c->device->gpu)
         model.device = (DLDevice){kDLCUDA, 0};
-    TRY (mem_table (&model, &options, c->ranks, (int)c->set.seq, c->row, &c->n,
-                    err));
+    TRY (mem_table (&model, &options, c->ranks, (int)c->set.seq,
+                    train_data_is_documents (c->data), c->row, &c->n, err));
     if (c->device->gpu)
         return TRAIN_OK;
     if (train_data_vocab (c->data) <= 256 && train_data_end (c->data) < 0)
@@ -173,16 +173,26 @@ static size_t all_bytes (const struct check *c)
 
 struct forecast {
     double flop, tflops, step_s, epochs;
+    const char *basis;
 };
 
 static struct forecast foresee (const struct check *c)
 {
     const train_decoder_config_t *model = &c->model;
     double tokens = (double)c->set.batch * (double)c->set.seq;
-    struct forecast f = {.flop = check_flop (model, (int)c->set.seq) * tokens};
+    struct forecast f = {.flop = check_flop (model, (int)c->set.seq) * tokens,
+                         .tflops = c->tflops,
+                         .basis = "as told"};
+    const struct check_step step = {(int)c->set.seq, c->ranks, tokens,
+                                    c->set.offload};
 
-    f.tflops = c->tflops > 0 ? c->tflops : check_rate (c->device, model->dtype);
-    f.step_s = f.flop / (f.tflops * 1e12 * c->ranks);
+    if (c->tflops > 0) {
+        f.step_s = f.flop / (f.tflops * 1e12 * c->ranks);
+    } else {
+        f.step_s = check_seconds (c->device, model, &step);
+        f.tflops = f.flop / f.step_s / 1e12 / c->ranks;
+        f.basis = c->device->basis;
+    }
     f.epochs = (double)c->set.steps * (double)c->set.batch
                / (double)train_data_n_samples (c->data);
     return f;
@@ -217,7 +227,7 @@ static void say (const struct check *c)
         printf ("  %-36s %-5s %16zu bytes, thereabouts\n",
                 "beside it CUDA and its libraries", "-", library);
     printf ("time: %.3g TFLOP a step at %.3g TFLOP/s a rank (%s): ",
-            f.flop / 1e12, f.tflops, c->tflops > 0 ? "as told" : "a guess");
+            f.flop / 1e12, f.tflops, f.basis);
     say_duration (f.step_s);
     printf (" a step, ");
     say_duration (f.step_s * (double)c->set.steps);
@@ -236,11 +246,11 @@ static train_status_t say_json (const struct check *c, train_error_t *err)
                                                 c->row[i].dtype, "bytes",
                                                 (json_int_t)c->row[i].bytes));
     all = json_pack (
-        "{s:s, s:s, s:i, s:s, s:o, s:I, s:I, s:f, s:f, s:f, s:I, s:f}",
+        "{s:s, s:s, s:i, s:s, s:o, s:I, s:I, s:f, s:f, s:s, s:f, s:I, s:f}",
         "schema", "rv.check/1", "file", c->file, "ranks", c->ranks, "device",
         c->device->name, "rows", rows, "bytes", (json_int_t)all_bytes (c),
         "library_bytes", (json_int_t)library_bytes (c), "flop", f.flop,
-        "tflops", f.tflops, "step_s", f.step_s, "steps",
+        "tflops", f.tflops, "basis", f.basis, "step_s", f.step_s, "steps",
         (json_int_t)c->set.steps, "epochs", f.epochs);
     if (!all || json_dumpf (all, stdout, JSON_INDENT (2)) < 0)
         status = err_set (err, TRAIN_ENOMEM, "no memory for the answer");

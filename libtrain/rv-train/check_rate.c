@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * check_rate.c - what devices are thought to reach, and what a model asks
+ * check_rate.c - what devices reach, and what a model asks of them
  *
- * Half of what a data sheet says for dense products of 16-bit types is what the
- * runs of tests/bench/RESULTS.md reach on an H200 (0.47 to 0.6 of 989). */
+ * Six runs of an H200 gave the numbers here (rv-train check's rows of
+ * tests/bench/RESULTS.md): the products' rate, attention's, memory's, and what a
+ * block moves between its products. */
 #include "config.h"
 
 #include "check_rate.h"
@@ -18,12 +19,28 @@
 
 #define GIB ((size_t)1 << 30)
 
+/* An H200's are measured (tests/bench/RESULTS.md); an H100 has its tensor cores
+ * and 0.7 of its memory's rate, an A100 a third and 0.4. */
 static const struct check_device known[] = {
-    {"cpu", false, 0.02, 0.02, 0}, /* a CPU; times how many there are */
-    {"a100", true, 156, 10, 80 * GIB},
-    {"h100", true, 490, 30, 80 * GIB},
-    {"h200", true, 490, 30, 139 * GIB},
+    {"cpu", false, 0.02, 0.02, 0, 0, 0, "a guess"}, /* times CPUs */
+    {"a100", true, 225, 10, 85, 1.7e12, 80 * GIB, "scaled from an H200's"},
+    {"h100", true, 714, 30, 269, 2.8e12, 80 * GIB, "scaled from an H200's"},
+    {"h200", true, 714, 30, 269, 4.0e12, 139 * GIB, "measured"},
 };
+
+/* Of a GPU's link to the host, each way. */
+#define LINK 53e9
+/* Between two kernels of a stream, and how many a block has forth and back. */
+#define GAP_S   2e-6
+#define KERNELS 40
+/* Elements that are read and written for a token by norms, rotations, SwiGLU and
+ * additions, forth and back: of each of dim, of each of ffn. */
+#define OF_DIM 35
+#define OF_FFN 9
+/* For each input and output of a product with an adapter. */
+#define OF_LORA 14
+/* Bytes that AdamW and the norm read and write for a weight. */
+#define OF_WEIGHT 36
 
 train_status_t check_device_find (const char *name,
                                   const struct check_device **ret,
@@ -52,17 +69,99 @@ double check_rate (const struct check_device *d, train_dtype_t dtype)
     return d->gpu ? one : one * (double)(n > 0 ? n : 1);
 }
 
+static double kv_of (const train_decoder_config_t *m)
+{
+    return m->kv_heads ? m->kv_heads : m->heads;
+}
+
+static double head_of (const train_decoder_config_t *m)
+{
+    return m->head_dim ? m->head_dim : (double)m->dim / m->heads;
+}
+
+/* Weights of a block's products. */
+static double of_block (const train_decoder_config_t *m)
+{
+    double size = head_of (m), dim = m->dim;
+
+    return dim * size * (m->heads + 2 * kv_of (m)) + m->heads * size * dim
+           + 3 * dim * m->ffn;
+}
+
+/* Operations for a token: products, and attention. */
+static double products (const train_decoder_config_t *m)
+{
+    double again = m->recompute == TRAIN_RECOMPUTE_BLOCKS ? 2 : 0;
+    double each = (m->lora.rank > 0 ? 4 : 6);
+
+    return m->layers * (each + again) * of_block (m)
+           + each * (double)m->dim * m->vocab;
+}
+
+static double attention (const train_decoder_config_t *m, int seq)
+{
+    double forward = 2 * m->heads * head_of (m) * seq; /* half the square */
+    double times = m->recompute == TRAIN_RECOMPUTE_BLOCKS ? 4.5 : 3.5;
+
+    return m->layers * times * forward;
+}
+
 double check_flop (const train_decoder_config_t *m, int seq)
 {
-    double dim = m->dim, heads = m->heads,
-           kv = m->kv_heads ? m->kv_heads : heads;
-    double size = m->head_dim ? m->head_dim : dim / heads;
-    double layer =
-        dim * size * (heads + 2 * kv) + heads * size * dim + 3 * dim * m->ffn;
-    double attention = 2 * heads * size * seq; /* forward, half the square */
-    double forward = m->layers * (2 * layer + attention);
-    double again = m->recompute == TRAIN_RECOMPUTE_BLOCKS ? forward : 0;
+    return products (m) + attention (m, seq);
+}
 
-    return forward + m->layers * (4 * layer + 2.5 * attention) + again
-           + 6 * dim * m->vocab;
+/* Inputs and outputs of the products of a block that have an adapter. */
+static double adapted (const train_decoder_config_t *m)
+{
+    double q = m->heads * head_of (m), kv = kv_of (m) * head_of (m);
+    double dim = m->dim, ffn = m->ffn;
+    const double both[TRAIN_LORA_N] = {dim + q,   dim + kv,  dim + kv, q + dim,
+                                       dim + ffn, dim + ffn, ffn + dim};
+    double sum = 0;
+
+    for (int k = 0; m->lora.rank > 0 && k < TRAIN_LORA_N; k++)
+        if (m->lora.targets & 1 << k)
+            sum += both[k];
+    return sum;
+}
+
+/* Elements that a block reads and writes beside its products, for a token. */
+static double elements (const train_decoder_config_t *m)
+{
+    double n = OF_DIM * (double)m->dim + OF_FFN * (double)m->ffn;
+
+    if (m->recompute == TRAIN_RECOMPUTE_BLOCKS)
+        n *= 4.0 / 3;
+    return n + OF_LORA * adapted (m);
+}
+
+/* What is updated: all weights, or adapters, which are few. */
+static double weights (const train_decoder_config_t *m)
+{
+    double all =
+        m->layers * of_block (m) + (m->tie ? 1 : 2) * (double)m->dim * m->vocab;
+
+    return m->lora.rank > 0 ? 0 : all;
+}
+
+double check_seconds (const struct check_device *d,
+                      const train_decoder_config_t *m,
+                      const struct check_step *step)
+{
+    double tokens = step->tokens / step->ranks, s;
+    bool half = m->dtype == TRAIN_BF16 || m->dtype == TRAIN_F16;
+    double rate = check_rate (d, m->dtype) * 1e12;
+    double of_attention = half && d->attention > 0 ? d->attention * 1e12 : rate;
+
+    s = tokens * products (m) / rate
+        + tokens * attention (m, step->seq) / of_attention;
+    if (d->memory == 0)
+        return s;
+    s += tokens * m->layers * elements (m) * (half ? 2 : 4) / d->memory;
+    s += weights (m) / step->ranks * OF_WEIGHT / d->memory;
+    s += m->layers * KERNELS * GAP_S;
+    if (step->offload)
+        s += weights (m) / step->ranks * 12 / LINK;
+    return s;
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * check_rate.h - devices that rv-train check knows, and the operations of a
- * model. */
+ * check_rate.h - devices that rv-train check knows, and the time of a step. */
 #ifndef RV_TRAIN_CHECK_RATE_H
 #define RV_TRAIN_CHECK_RATE_H
 
@@ -9,14 +8,26 @@
 
 #include <train.h>
 
-/* Thought of a process that trains: context, cuBLASLt, cuDNN. Not measured. */
-#define CHECK_CUDA_BYTES ((size_t)640 << 20)
+/* Of a process that trains, beside its arrays: context, kernels, cuBLASLt with
+ * 32 MiB of workspace, cuDNN. An H200's (driver 580, CUDA 13), measured. */
+#define CHECK_CUDA_BYTES ((size_t)526 << 20)
 
 struct check_device {
     const char *name;
     bool gpu;
-    double half, single; /* TFLOP/s that training is thought to reach */
+    double half, single; /* TFLOP/s of products, as training reaches them */
+    double attention;    /* of 16-bit attention, over half the square; 0: as
+                            products */
+    double memory;       /* bytes a second, read and written; 0: not counted */
     size_t bytes;        /* of its memory; 0: not known */
+    const char *basis;   /* where the rates are from: a word or some */
+};
+
+/* A step of [tokens], of all ranks together. */
+struct check_step {
+    int seq, ranks;
+    double tokens;
+    bool offload;
 };
 
 /* check_device_find - by name: cpu, a100, h100, h200. TRAIN_EINVAL lists them;
@@ -24,13 +35,21 @@ struct check_device {
 train_status_t check_device_find (const char *name,
                                   const struct check_device **ret,
                                   train_error_t *err);
-/* check_rate - TFLOP/s of a rank on it, of passes in [dtype]. */
+/* check_rate - TFLOP/s of a rank's products in [dtype]. */
 double check_rate (const struct check_device *device, train_dtype_t dtype);
 
 /* check_flop - operations of forward and backward for one token of a sequence of
  * [seq]: six for each weight that multiplies it (Kaplan and others 2020,
- * "Scaling laws for neural language models", 2.1), attention over half the
- * sequence, and what is made again. */
+ * "Scaling laws for neural language models", 2.1), four where it is frozen beside
+ * adapters, attention over half the sequence, and what is made again. */
 double check_flop (const train_decoder_config_t *model, int seq);
+
+/* check_seconds - of a step: products and attention at the device's rates; what
+ * blocks read and write between them, AdamW's arrays, and what is offloaded, at
+ * those of memory and link; a gap a kernel. Ranks share the tokens evenly, and
+ * what they send each other is not counted: it goes on beside the passes. */
+double check_seconds (const struct check_device *device,
+                      const train_decoder_config_t *model,
+                      const struct check_step *step);
 
 #endif

@@ -71,7 +71,8 @@ void oom_say (const struct settings *set, const train_decoder_config_t *model,
     struct text t = {.used = 0};
     size_t n;
 
-    if (mem_table (model, &options, world, (int)set->seq, rows, &n, NULL)
+    if (mem_table (model, &options, world, (int)set->seq, set->tune.documents,
+                   rows, &n, NULL)
         != TRAIN_OK)
         return;
     add_table (&t, rows, n);

@@ -422,7 +422,7 @@ static void test_memory (void **state)
         assert_int_equal (train_trainer_step (r.trainer, false, &m, NULL), 0);
         took = given () - before;
         assert_int_equal (mem_table (train_decoder_config (r.decoder), &o, 1,
-                                     16, rows, &n, NULL),
+                                     16, false, rows, &n, NULL),
                           0);
         for (size_t i = 0; i < n; i++)
             sum += rows[i].bytes;
@@ -460,13 +460,13 @@ static void test_memory_offloaded (void **state)
     size_t n, moments;
 
     (void)state;
-    assert_int_equal (mem_table (&c, &o, 1, 16, rows, &n, NULL), 0);
+    assert_int_equal (mem_table (&c, &o, 1, 16, false, rows, &n, NULL), 0);
     moments = bytes_of (rows, n, "AdamW's moments");
     assert_int_equal (bytes_of (rows, n, "masters of the weights"),
                       moments / 2);
     assert_int_equal (bytes_of (rows, n, "pieces of what is offloaded"), 0);
     o.offload = true;
-    assert_int_equal (mem_table (&c, &o, 1, 16, rows, &n, NULL), 0);
+    assert_int_equal (mem_table (&c, &o, 1, 16, false, rows, &n, NULL), 0);
     assert_int_equal (bytes_of (rows, n, "AdamW's moments"), 0);
     assert_int_equal (bytes_of (rows, n, "masters of the weights"), 0);
     assert_int_equal (bytes_of (rows, n, "pieces of what is offloaded"),
