@@ -204,6 +204,8 @@ struct train_decoder {
     const int32_t *documents; /* of the next passes, the caller's */
     bool docs;                /* the layout has room for them */
     struct decoder_dropout dropout;
+    bool plain;   /* passes leave adapters out: they are merged, or the model
+                     without them is meant */
     double inv_t; /* of decoder_logps, whose backward may follow; 0: may not */
     struct decoder_ids {
         int32_t *pinned; /* (3,N): tokens, targets, starts */
@@ -299,6 +301,24 @@ train_status_t decoder_lora_check (const train_decoder_config_t *config,
 train_status_t decoder_lora_merge (const train_decoder_t *decoder,
                                    const void *x, void *y, train_dtype_t to,
                                    train_error_t *err);
+
+/* decoder_leave_out - passes leave adapters out, or have them again.
+ * decoder_merge - until decoder_merge_end the blocks are used from copies that
+ * have their adapters merged, rounded to the decoder's type, and adapters are
+ * left out: as where texts are written (train/generate.h). Weights are where
+ * their units are placed. Nothing without adapters. TRAIN_ENOMEM, TRAIN_EDEVICE.
+ * decoder_merge_end - also after a failure. */
+struct decoder_merged {
+    void *memory;
+    struct decoder_place *places; /* where units were before; NULL: nothing is
+                                     merged */
+};
+void decoder_leave_out (train_decoder_t *decoder, bool out);
+train_status_t decoder_merge (train_decoder_t *decoder,
+                              struct decoder_merged *merged,
+                              train_error_t *err);
+void decoder_merge_end (train_decoder_t *decoder,
+                        struct decoder_merged *merged);
 
 /* decoder_lora_fwd, _bwd - what block [l]'s adapters add to a product.
  *   y    its result, added to

@@ -131,7 +131,7 @@ static double scale_of (const struct decoder_dims *d)
 
 static bool serves (const train_decoder_t *m, int k, enum decoder_product p)
 {
-    return target[k].product == p && m->dims.lora.targets & 1 << k;
+    return !m->plain && target[k].product == p && m->dims.lora.targets & 1 << k;
 }
 
 train_status_t decoder_lora_fwd (train_decoder_t *m, size_t l,

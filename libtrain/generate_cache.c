@@ -167,11 +167,10 @@ train_status_t kv_create (train_decoder_t *m, size_t slots, size_t T,
                         "generate: rope is dynamic, whose angles of kept keys "
                         "change with the length; default, linear, llama3 and "
                         "yarn work");
-    if (d->lora.rank > 0)
+    if (d->lora.rank > 0 && !m->plain)
         return err_set (err, TRAIN_ENOTSUP,
-                        "generate: the decoder has adapters; one with the "
-                        "weights that train_hf_save wrote, which have them, "
-                        "works");
+                        "generate: the decoder has adapters beside its "
+                        "weights; train_decoder_merge adds them");
     if (__builtin_mul_overflow (slots, T, &kept)
         || __builtin_mul_overflow (kept, least, &kept)
         || !(c = calloc (1, sizeof (*c))))

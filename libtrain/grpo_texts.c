@@ -129,6 +129,7 @@ static train_status_t write_own (train_grpo_trainer_t *t, struct grpo_texts *x,
         .ret_logp = x->sampled + at,
     };
 
+    struct decoder_merged merged;
     struct decoder_hooks hooks;
     train_status_t status;
 
@@ -138,9 +139,12 @@ static train_status_t write_own (train_grpo_trainer_t *t, struct grpo_texts *x,
     if (!w.n)
         return err_set (err, TRAIN_ENOMEM, "no memory for completions");
     hooks = grpo_alone (t);
-    status =
-        train_generate (x->ids + at, x->n + first, t->decoder,
-                        x->prompt + first, x->n_prompt + first, count, &g, err);
+    status = decoder_merge (t->decoder, &merged, err);
+    if (status == TRAIN_OK)
+        status = train_generate (x->ids + at, x->n + first, t->decoder,
+                                 x->prompt + first, x->n_prompt + first, count,
+                                 &g, err);
+    decoder_merge_end (t->decoder, &merged);
     grpo_back (t, &hooks);
     free (w.n);
     return status;

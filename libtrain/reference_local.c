@@ -16,7 +16,9 @@
 struct local {
     train_decoder_t *decoder;
     void *weights; /* of a copy, with its decoder; NULL: both are borrowed */
-    uint64_t hash; /* of them, when they were copied */
+    bool base;     /* adapters of [decoder] are left out */
+    uint64_t hash; /* of weights, when they were copied or first asked */
+    bool hashed;
     int32_t *room; /* (B,T) tokens, then targets */
     float *logp;   /* (B,T) */
     size_t has;    /* elements of either */
@@ -46,6 +48,52 @@ static void fill_row (const int32_t *ids, int32_t prompt, int32_t total, int T,
         targets[t] = t + 1 >= prompt && t + 1 < total ? ids[t + 1] : -1;
 }
 
+/* All that is no adapter. */
+static uint64_t hash_of (const train_decoder_t *m, const char *weights)
+{
+    size_t size = m->kern->elem_size;
+    uint64_t h = 0;
+
+    for (size_t i = 0; i < m->n_params; i++) {
+        const train_param_t *p = &m->params[i];
+
+        if (!decoder_is_lora (p->name))
+            h = XXH3_64bits_withSeed (weights + p->offset * size,
+                                      p->count * size, h);
+    }
+    return h;
+}
+
+static train_status_t hash_weights (const struct local *l, uint64_t *ret,
+                                    train_error_t *err)
+{
+    const train_decoder_t *m = l->decoder;
+    size_t bytes = m->numel * m->kern->elem_size;
+    char *copy = malloc (bytes);
+    train_status_t status;
+
+    if (!copy)
+        return err_set (err, TRAIN_ENOMEM, "no memory for the weights");
+    status = m->ops->copy (copy, l->weights ? l->weights : m->weights.t.data,
+                           bytes, m->stream, err);
+    if (status == TRAIN_OK)
+        status = m->ops->sync (m->stream, err);
+    if (status == TRAIN_OK)
+        *ret = hash_of (m, copy);
+    free (copy);
+    return status;
+}
+
+/* A base is first asked before anything has trained what is beside it. */
+static train_status_t note_base (struct local *l, train_error_t *err)
+{
+    if (!l->base || l->hashed || !l->decoder->weights.t.data)
+        return TRAIN_OK;
+    TRY (hash_weights (l, &l->hash, err));
+    l->hashed = true;
+    return TRAIN_OK;
+}
+
 static train_status_t op_logps (void *self, const int32_t *ids,
                                 const int32_t *prompt_len,
                                 const int32_t *total_len, int B, int T,
@@ -55,12 +103,20 @@ static train_status_t op_logps (void *self, const int32_t *ids,
     struct local *l = self;
     size_t row = (size_t)T, n = (size_t)B * row;
 
+    bool plain = l->decoder->plain;
+    train_status_t status;
+
+    TRY (note_base (l, err));
     TRY (grow (l, n, err));
     for (int b = 0; b < B; b++)
         fill_row (ids + (size_t)b * row, prompt_len[b], total_len[b], T,
                   l->room + (size_t)b * row, l->room + n + (size_t)b * row);
-    TRY (train_decoder_logps (l->logp, NULL, l->decoder, l->room, l->room + n,
-                              B, T, temperature, err));
+    decoder_leave_out (l->decoder, plain || l->base);
+    status = train_decoder_logps (l->logp, NULL, l->decoder, l->room,
+                                  l->room + n, B, T, temperature, err);
+    decoder_leave_out (l->decoder, plain);
+    if (status != TRAIN_OK)
+        return status;
     for (int b = 0; b < B; b++) {
         ret[(size_t)b * row] = 0;
         memcpy (ret + (size_t)b * row + 1, l->logp + (size_t)b * row,
@@ -82,37 +138,18 @@ static void op_close (void *self)
     free (l);
 }
 
-static train_status_t hash_weights (const struct local *l, uint64_t *ret,
-                                    train_error_t *err)
-{
-    const train_decoder_t *m = l->decoder;
-    size_t bytes = m->numel * m->kern->elem_size;
-    void *copy = malloc (bytes);
-    train_status_t status;
-
-    if (!copy)
-        return err_set (err, TRAIN_ENOMEM, "no memory for the weights");
-    status = m->ops->copy (copy, l->weights, bytes, m->stream, err);
-    if (status == TRAIN_OK)
-        status = m->ops->sync (m->stream, err);
-    if (status == TRAIN_OK)
-        *ret = XXH3_64bits (copy, bytes);
-    free (copy);
-    return status;
-}
-
 static train_status_t op_check (void *self, train_error_t *err)
 {
     struct local *l = self;
     uint64_t now = 0;
 
-    if (!l->weights)
+    if (!l->hashed)
         return TRAIN_OK;
     TRY (hash_weights (l, &now, err));
     if (now == l->hash)
         return TRAIN_OK;
     return err_set (err, TRAIN_ECORRUPT,
-                    "reference: its weights are not those that were copied");
+                    "reference: its weights are not those that it had");
 }
 
 static const struct reference_ops ops = {
@@ -128,15 +165,32 @@ static train_status_t give (struct local *l, train_reference_t **ret,
     return reference_new (&ops, l, l->decoder->config.vocab, ret, err);
 }
 
-train_status_t reference_open_any (train_decoder_t *decoder,
-                                   train_reference_t **ret, train_error_t *err)
+static train_status_t open_on (train_decoder_t *decoder, bool base,
+                               train_reference_t **ret, train_error_t *err)
 {
     struct local *l = calloc (1, sizeof (*l));
 
     if (!l)
         return err_set (err, TRAIN_ENOMEM, "no memory for a reference");
     l->decoder = decoder;
+    l->base = base;
     return give (l, ret, err);
+}
+
+train_status_t reference_open_any (train_decoder_t *decoder,
+                                   train_reference_t **ret, train_error_t *err)
+{
+    return open_on (decoder, false, ret, err);
+}
+
+train_status_t train_reference_open_base (train_decoder_t *decoder,
+                                          train_reference_t **ret,
+                                          train_error_t *err)
+{
+    if (!decoder || !ret)
+        return err_set (err, TRAIN_EINVAL,
+                        "reference: decoder or ret_reference is NULL");
+    return open_on (decoder, true, ret, err);
 }
 
 train_status_t train_reference_open_decoder (train_decoder_t *decoder,
@@ -171,7 +225,9 @@ static train_status_t copy_decoder (const train_decoder_t *from,
                               + decoder_unit (l->decoder, u)->first
                                     * from->kern->elem_size,
                           NULL);
-    return hash_weights (l, &l->hash, err);
+    TRY (hash_weights (l, &l->hash, err));
+    l->hashed = true;
+    return TRAIN_OK;
 }
 
 train_status_t train_reference_open_copy (train_decoder_t *decoder,

@@ -12,6 +12,7 @@
 #include <train/ckpt_pieces.h>
 #include <train/hf.h>
 
+#include "libtrain/ckpt_meta.h"
 #include "libtrain/decoder_impl.h"
 #include "libtrain/err.h"
 
@@ -24,12 +25,15 @@ static bool has (const char *dir, const char *name)
 }
 
 static train_status_t create (const char *dir, train_dtype_t dtype, bool cuda,
-                              train_decoder_t **ret, train_error_t *err)
+                              const train_lora_t *lora, train_decoder_t **ret,
+                              train_error_t *err)
 {
     train_hf_model_t model = {.size = sizeof (model)};
 
     TRY (train_hf_describe (dir, &model, err));
     model.decoder.dtype = dtype;
+    if (lora)
+        model.decoder.lora = *lora;
     if (cuda)
         model.decoder.device = (DLDevice){kDLCUDA, 0};
     return train_decoder_create (&model.decoder, ret, err);
@@ -94,17 +98,16 @@ static train_status_t dtype_there (train_ckpt_t *ckpt, train_dtype_t *ret,
                     "it has no tensor model.embed_tokens.weight");
 }
 
-static train_status_t no_adapters (const train_ckpt_t *ckpt, const char *path,
-                                   train_error_t *err)
+/* The adapters that the checkpoint has; zeros: none. */
+static train_status_t adapters_there (const train_ckpt_t *ckpt,
+                                      train_lora_t *ret, train_error_t *err)
 {
-    const char *rank = train_ckpt_state (ckpt, "lora_rank");
+    train_decoder_config_t config;
+    train_ckpt_state_t state;
 
-    if (!rank || strcmp (rank, "0") == 0)
-        return TRAIN_OK;
-    return err_set (err, TRAIN_ENOTSUP,
-                    "%s has adapters: rv-train export %s DIR makes a model of "
-                    "it that has none, and generate takes DIR",
-                    path, path);
+    TRY (ckpt_meta_read (ckpt, &state, &config, err));
+    *ret = config.lora;
+    return TRAIN_OK;
 }
 
 static train_status_t open_ckpt (const char *path, bool cuda,
@@ -112,16 +115,19 @@ static train_status_t open_ckpt (const char *path, bool cuda,
 {
     train_ckpt_t *ckpt = NULL;
     train_dtype_t dtype = TRAIN_F32;
+    train_lora_t lora = {0};
     train_status_t status = train_ckpt_open (path, &ckpt, err);
 
     if (status == TRAIN_OK)
-        status = no_adapters (ckpt, path, err);
+        status = adapters_there (ckpt, &lora, err);
     if (status == TRAIN_OK)
         status = dtype_there (ckpt, &dtype, err);
     if (status == TRAIN_OK)
-        status = create (path, dtype, cuda, ret, err);
+        status = create (path, dtype, cuda, &lora, ret, err);
     if (status == TRAIN_OK)
         status = read_weights (ckpt, *ret, err);
+    if (status == TRAIN_OK)
+        status = train_decoder_merge (*ret, err);
     train_ckpt_close (ckpt);
     return status;
 }
@@ -136,6 +142,6 @@ train_status_t generate_model (const char *where, train_dtype_t dtype,
     }
     if (!(*ret_dir = strdup (where)))
         return err_set (err, TRAIN_ENOMEM, "no memory for a name");
-    TRY (create (where, dtype, cuda, ret, err));
+    TRY (create (where, dtype, cuda, NULL, ret, err));
     return train_hf_load (where, *ret, err);
 }

@@ -60,6 +60,21 @@ static bool is_bare (const struct grpo *g)
     return g->run.set->strategy >= TRAIN_SHARD_GRAD_OP;
 }
 
+static bool has_adapters (const struct grpo *g)
+{
+    return g->run.config.lora.rank > 0;
+}
+
+/* The policy without its adapters is the reference, unless another is asked
+ * for. */
+static bool is_base (const struct grpo *g)
+{
+    const struct settings_grpo *s = &g->run.set->grpo;
+
+    return has_adapters (g) && !s->ref_offload
+           && s->ref_shard == REFERENCE_AUTO;
+}
+
 static bool shards_reference (const struct grpo *g)
 {
     int how = g->run.set->grpo.ref_shard;
@@ -99,6 +114,8 @@ static train_status_t open_reference (struct grpo *g, train_error_t *err)
         return TRAIN_OK;
     if (s->url)
         return train_reference_open_http (s->url, &http, &g->reference, err);
+    if (is_base (g))
+        return train_reference_open_base (g->run.decoder, &g->reference, err);
     if (is_bare (g) || s->ref_offload || shards_reference (g))
         return open_units (g, err);
     return train_reference_open_copy (g->run.decoder, &g->reference, err);
@@ -118,7 +135,8 @@ static train_status_t open_trainer (struct grpo *g, train_error_t *err)
                                     g->rows, g->run.decoder, g->reference,
                                     &g->trainer, err));
     g->run.trainer = train_grpo_trainer_base (g->trainer);
-    return is_bare (g) ? run_first_weights (&g->run, err) : TRAIN_OK;
+    return is_bare (g) || has_adapters (g) ? run_first_weights (&g->run, err)
+                                           : TRAIN_OK;
 }
 
 /* A base model's folder has no template that would name its end. */
@@ -132,6 +150,18 @@ static void take_ends (struct grpo *g)
             grpo_stop_add (g->judge.stop, eos[i]);
 }
 
+/* Weights that a trainer gives its model are read behind it. */
+static train_status_t create_decoder (struct grpo *g, train_error_t *err)
+{
+    struct run *r = &g->run;
+
+    if (is_bare (g))
+        return train_decoder_create_bare (&r->config, &r->decoder, err);
+    if (has_adapters (g))
+        return train_decoder_create (&r->config, &r->decoder, err);
+    return model_create (r->set, &r->config, r->model_dir, &r->decoder, err);
+}
+
 static train_status_t open_model (struct grpo *g, train_error_t *err)
 {
     struct run *r = &g->run;
@@ -143,10 +173,7 @@ static train_status_t open_model (struct grpo *g, train_error_t *err)
                       &r->gpus, err));
     status = check_vocab (g, err);
     if (status == TRAIN_OK)
-        status = is_bare (g)
-                     ? train_decoder_create_bare (&r->config, &r->decoder, err)
-                     : model_create (r->set, &r->config, r->model_dir,
-                                     &r->decoder, err);
+        status = create_decoder (g, err);
     if (status == TRAIN_OK)
         status = open_reference (g, err);
     TRY (trainer_agree (r->group, status, err));
@@ -175,6 +202,8 @@ static const char *name_reference (const struct grpo *g)
         return "none";
     if (s->url)
         return s->url;
+    if (is_base (g))
+        return "the policy without adapters";
     if (s->ref_offload)
         return sharded ? "a part a rank, in the host's memory"
                        : "a copy in the host's memory";

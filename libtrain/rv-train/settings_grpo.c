@@ -35,8 +35,6 @@ static int check_task (const struct settings *c, struct rv_error *err)
          "num_generations"},
         {g->temperature <= 0, "grpo", "temperature", "is not above 0"},
         {g->low >= 1, "grpo", "epsilon", "is not below 1"},
-        {c->tune.lora_rank > 0, "model", "lora_rank",
-         "grpo writes with a model that has no adapters; use 0"},
         {c->device == DEVICE_CUDA && c->param == FP16, "precision", "param",
          "grpo on a GPU takes fp32 or bf16"},
         {g->url && g->beta == 0, "reference", "url",

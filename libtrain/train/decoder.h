@@ -136,6 +136,13 @@ train_status_t train_decoder_create_bare (const train_decoder_config_t *config,
                                           train_decoder_t **ret_decoder,
                                           train_error_t *err);
 
+/* train_decoder_merge - adapters are added to the weights that they are beside,
+ * in place and rounded to the decoder's dtype, and passes leave them out from
+ * now on: to write texts with, not to train. Nothing without adapters.
+ * TRAIN_EINVAL: it is NULL or bare; TRAIN_ENOMEM, TRAIN_EDEVICE. */
+train_status_t train_decoder_merge (train_decoder_t *decoder,
+                                    train_error_t *err);
+
 /* train_decoder_init - draw the weights: N(0, 0.02), output projections of
  * each block scaled by 1/sqrt(2 layers), norms 1, biases 0. Counter-based: the same for
  * any world size and dtype (f32 is the rounded f64). */

@@ -21,6 +21,10 @@
  * gathered before a cycle's completions are written and go when its old
  * log-probabilities are made, before the first update.
  *
+ * Of a model with adapters the blocks are copied meanwhile and have them merged,
+ * rounded to its dtype; log-probabilities are made with them beside it. The
+ * reference may be that model without them (train_reference_open_base).
+ *
  * Calls are collective but for those marked local. One thread. */
 #ifndef TRAIN_GRPO_TRAINER_H
 #define TRAIN_GRPO_TRAINER_H

@@ -56,6 +56,14 @@ train_status_t train_reference_open_copy (train_decoder_t *decoder,
                                           train_reference_t **ret_reference,
                                           train_error_t *err);
 
+/* train_reference_open_base - a decoder of this process without its adapters:
+ * the reference of a policy that they are trained of, and no second copy. As
+ * train_reference_open_decoder; it may be bare where its units are placed when
+ * it is asked, and without adapters it is just that decoder. */
+train_status_t train_reference_open_base (train_decoder_t *decoder,
+                                          train_reference_t **ret_reference,
+                                          train_error_t *err);
+
 typedef struct train_reference_units_options {
     size_t size;          /* sizeof (train_reference_units_options_t) */
     train_group_t *group; /* whose ranks have a part each, borrowed; it moves
@@ -80,7 +88,8 @@ train_status_t train_reference_open_units (
     const train_reference_units_options_t *opts,
     train_reference_t **ret_reference, train_error_t *err);
 
-/* train_reference_check - is a copy, or a part, bit for bit what it was?
+/* train_reference_check - is a copy, or a part, bit for bit what it was? Of a
+ * base that is not bare: are its weights what they were when it was first asked?
  * TRAIN_ECORRUPT: it is not. TRAIN_OK of other kinds. */
 train_status_t train_reference_check (train_reference_t *reference,
                                       train_error_t *err);

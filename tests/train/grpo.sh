@@ -55,6 +55,14 @@ for s in grad_op full; do
     ok "have them" near "$tmp/a" "$tmp/c" 1e-6 8
 done
 ok "the reference is in parts" grep -q 'reference a part a rank$' "$tmp/out"
+l=(model.lora_rank=2 optim.lr=0.02)
+ok "adapters" run "${f[@]}" "${l[@]}" log.file="$tmp/m"
+ok "have the policy itself as the reference" grep -q 'reference the policy without adapters$' "$tmp/out"
+ok "which they leave" grep -q '"step":8,.*"kl":[0-9.]*[1-9]' "$tmp/m"
+ok "three ranks of full" ranks "0 0 0" 3 1 "${f[@]}" "${l[@]}" log.file="$tmp/c" shard.strategy=full
+ok "have theirs" near "$tmp/m" "$tmp/c" 1e-6 8
+ok "two, whose reference is in parts" ranks "0 0" 2 1 "${f[@]}" "${l[@]}" log.file="$tmp/c" reference.shard=on
+ok "have theirs, too" near "$tmp/m" "$tmp/c" 1e-6 8
 ok "so it is with a whole policy" ranks "0 0" 2 1 "${f[@]}" log.file="$tmp/c" reference.shard=on
 ok "have them, as well" near "$tmp/a" "$tmp/c" 1e-6 8
 

@@ -65,12 +65,30 @@ static inline train_grpo_trainer_options_t options (void)
     };
 }
 
+static train_lora_t adapters; /* of runs that are opened; zeros: none */
+
 /* One run's parts; what scores is given the decoder. */
 struct run {
     train_decoder_t *decoder;
     train_reference_t *reference;
     train_grpo_trainer_t *trainer;
 };
+
+/* In parts over [group], if there is one. */
+static inline train_status_t open_reference (struct run *r,
+                                             const train_decoder_config_t *c,
+                                             train_group_t *group,
+                                             train_error_t *err)
+{
+    const train_reference_units_options_t o = {
+        .size = sizeof (o), .group = group, .seed = 3};
+
+    if (c->lora.rank > 0)
+        return train_reference_open_base (r->decoder, &r->reference, err);
+    if (group)
+        return train_reference_open_units (c, &o, &r->reference, err);
+    return train_reference_open_copy (r->decoder, &r->reference, err);
+}
 
 static inline train_status_t open_run (
     struct run *r, const train_grpo_trainer_options_t *o, train_group_t *group,
@@ -86,7 +104,8 @@ static inline train_status_t open_run (
                                       .tie = true,
                                       .rope_theta = 10000,
                                       .norm_eps = 1e-5,
-                                      .dtype = dtype};
+                                      .dtype = dtype,
+                                      .lora = adapters};
     bool bare = o->trainer.strategy >= TRAIN_SHARD_GRAD_OP;
     train_status_t status;
 
@@ -96,16 +115,7 @@ static inline train_status_t open_run (
     if (status == TRAIN_OK && !bare)
         train_decoder_init (r->decoder, 3);
     if (status == TRAIN_OK && o->loss.beta > 0)
-        status =
-            bare ? train_reference_open_units (
-                &c,
-                &(train_reference_units_options_t){
-                    .size = sizeof (train_reference_units_options_t),
-                    .group = group,
-                    .seed = 3,
-                },
-                &r->reference, err)
-                 : train_reference_open_copy (r->decoder, &r->reference, err);
+        status = open_reference (r, &c, bare ? group : NULL, err);
     if (status == TRAIN_OK)
         status = train_grpo_trainer_create (o, group, &prompts, by, r->decoder,
                                             r->decoder, r->reference,

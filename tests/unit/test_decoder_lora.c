@@ -15,6 +15,7 @@
 
 #include <train/decoder.h>
 
+#include "libtrain/decoder_impl.h"
 #include "libtrain/elem.h"
 
 #define B 2
@@ -227,6 +228,29 @@ static const train_param_t *find (const train_decoder_t *m, const char *name)
 }
 
 /* W + 6/3 B A in place of W, by the formula. */
+/* Merged copies lose the same, and are gone without a trace. */
+static void for_a_while (train_decoder_t *m, double loss)
+{
+    size_t bytes = train_decoder_numel (m) * sizeof (double);
+    double *w = train_decoder_weights (m)->data, *was = malloc (bytes), own;
+    struct decoder_merged merged;
+
+    assert_non_null (was);
+    memcpy (was, w, bytes);
+    own = forward (m);
+    assert_int_equal (decoder_merge (m, &merged, NULL), TRAIN_OK);
+    memset (w + m->units[1].first, 0, m->units[1].count * sizeof (*w));
+    assert_true (fabs (forward (m) - loss) <= 1e-13 * loss);
+    memcpy (w, was, bytes);
+    decoder_merge_end (m, &merged);
+    assert_true (forward (m) == own);
+    decoder_leave_out (m, true);
+    assert_true (fabs (forward (m) - loss) > 1e-3 * loss);
+    decoder_leave_out (m, false);
+    assert_true (forward (m) == own);
+    free (was);
+}
+
 static void test_merged (void **state)
 {
     train_decoder_t *m = make (TRAIN_F64, &every, TRAIN_RECOMPUTE_NOTHING, 1);
@@ -256,6 +280,11 @@ static void test_merged (void **state)
                         * w[(int64_t)a->offset + r * a->shape[1] + j];
     }
     loss = forward (base);
+    assert_true (fabs (forward (m) - loss) <= 1e-13 * loss);
+    for_a_while (m, loss);
+    assert_int_equal (train_decoder_merge (m, NULL), TRAIN_OK);
+    assert_true (fabs (forward (m) - loss) <= 1e-13 * loss);
+    assert_int_equal (train_decoder_merge (m, NULL), TRAIN_OK); /* once */
     assert_true (fabs (forward (m) - loss) <= 1e-13 * loss);
     train_decoder_destroy (m);
     train_decoder_destroy (base);

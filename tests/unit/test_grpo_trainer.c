@@ -247,6 +247,10 @@ static void test_resume (void **state)
     close_run (&b);
 }
 
+#define LORA 256 /* beside what as_arg gives: with adapters */
+
+static const train_lora_t lora = {2, 0x7f, 4};
+
 /* What a job of ranks is told. */
 static int as_arg (train_strategy_t strategy, int micro)
 {
@@ -262,7 +266,8 @@ static train_grpo_trainer_options_t of_ranks (int arg)
     o.group = 3;
     o.loss.beta = 0.05;
     o.trainer.micro_batch = arg % 16;
-    o.trainer.strategy = (train_strategy_t)(arg / 16);
+    o.trainer.strategy = (train_strategy_t)(arg % LORA / 16);
+    adapters = arg >= LORA ? lora : (train_lora_t){0};
     return o;
 }
 
@@ -353,11 +358,9 @@ static void train (struct job *job, int rank, train_group_t *ranks)
     close_run (&r);
 }
 
-static double by_ranks (const char *layout, train_strategy_t strategy,
-                        int micro)
+static double by_ranks (const char *layout, int arg)
 {
-    struct job job = {
-        .layout = layout, .body = train, .arg = as_arg (strategy, micro)};
+    struct job job = {.layout = layout, .body = train, .arg = arg};
     double ret;
 
     run_job (&job);
@@ -371,22 +374,74 @@ static double by_ranks (const char *layout, train_strategy_t strategy,
 
 /* 8 groups of 3 on 2 ranks come out even, on 3 and 5 they do not; of five ranks
  * with passes of two rows not all have as many. */
-static void test_ranks (void **state)
+static void all_ranks (int more)
 {
     static const char *const layout[] = {"ab", "aab", "aabbb"};
     static const int micro[] = {3, 0, 2};
-    double want = by_ranks ("a", TRAIN_NO_SHARD, 0);
+    double want = by_ranks ("a", as_arg (TRAIN_NO_SHARD, 0) + more);
 
-    (void)state;
     assert_true (isfinite (want) && want > 1);
     for (int s = TRAIN_NO_SHARD; s <= TRAIN_FULL_SHARD; s++)
         for (size_t k = 0; k < 3; k++) {
-            double got = by_ranks (layout[k], (train_strategy_t)s, micro[k]);
+            int arg = as_arg ((train_strategy_t)s, micro[k]) + more;
+            double got = by_ranks (layout[k], arg);
 
             if (!(fabs (got - want) < 1e-12))
                 fail_msg ("strategy %d on %s: %.17g is not %.17g", s, layout[k],
                           got, want);
         }
+}
+
+static void test_ranks (void **state)
+{
+    (void)state;
+    all_ranks (0);
+}
+
+static void test_ranks_lora (void **state)
+{
+    (void)state;
+    all_ranks (LORA);
+}
+
+/* Adapters learn what all weights did; the rest is as it was, and so is the
+ * reference that it makes. */
+static void test_lora (void **state)
+{
+    train_grpo_trainer_options_t o = options ();
+    const int32_t ids[4] = {3, 1, 4, 9}, total[1] = {4};
+    float before[4], after[4];
+    train_error_t err = {0};
+    struct run r;
+    float *w;
+
+    (void)state;
+    o.loss.beta = 0.001;
+    o.trainer.schedule.lr = 0.003;
+    adapters = lora;
+    r = make (&o, TRAIN_F32);
+    adapters = (train_lora_t){0};
+    w = train_decoder_weights (r.decoder)->data;
+    for (size_t i = 0; i < train_decoder_numel (r.decoder); i++)
+        w[i] *= 4; /* as drawn it hardly matters what is beside it */
+    assert_int_equal (train_reference_logps (r.reference, ids, NULL, total, 1,
+                                             4, 1, before, NULL),
+                      TRAIN_OK);
+    assert_true (fabs (step (&r).kl) < 1e-6);
+    for (int i = 0; i < 120; i++)
+        step (&r);
+    assert_true (step (&r).kl > 0.1);
+    assert_true (try_now (&r) >= 0.75);
+    if (train_reference_check (r.reference, &err) != TRAIN_OK)
+        fail_msg ("%s", err.text);
+    assert_int_equal (train_reference_logps (r.reference, ids, NULL, total, 1,
+                                             4, 1, after, NULL),
+                      TRAIN_OK);
+    assert_memory_equal (after, before, sizeof (after));
+    ((float *)train_decoder_weights (r.decoder)->data)[0] += 1;
+    assert_int_equal (train_reference_check (r.reference, &err),
+                      TRAIN_ECORRUPT);
+    close_run (&r);
 }
 
 static void test_refused (void **state)
@@ -448,7 +503,8 @@ int main (void)
         cmocka_unit_test (test_learns),  cmocka_unit_test (test_kinds),
         cmocka_unit_test (test_metrics), cmocka_unit_test (test_reference),
         cmocka_unit_test (test_resume),  cmocka_unit_test (test_resume_ranks),
-        cmocka_unit_test (test_ranks),   cmocka_unit_test (test_refused),
+        cmocka_unit_test (test_ranks),   cmocka_unit_test (test_ranks_lora),
+        cmocka_unit_test (test_lora),    cmocka_unit_test (test_refused),
     };
 
     return cmocka_run_group_tests (tests, set_up, tear_down);
