@@ -267,7 +267,9 @@ class Bench:
 
 
 def read_options():
-    p = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1].strip(), add_help=True)
+    p = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1].strip(),
+                                description="\n\n".join(__doc__.split("\n\n")[2:]),
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--build", default=BUILD)
     p.add_argument("--anchors")
     p.add_argument("--only", default=",".join(PARTS))

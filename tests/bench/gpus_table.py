@@ -55,6 +55,15 @@ def groups(rows):
     return out
 
 
+# Of one GPU's rate, for each GPU.
+AIMS = {("weak-1b", 2): 0.95, ("weak-1b", 4): 0.95, ("weak-1b", 8): 0.93, ("grpo", 8): 7 / 8}
+AIM_8B = 1.1  # times PyTorch's tokens a second
+
+
+def met(share, aim):
+    return f"; aim {'met' if share >= aim else 'MISSED'}"
+
+
 def scaling(rows, part, r, key, strong):
     """Of the fewest GPUs that were measured: how much of their rate is left."""
     same = [q for q in rows if q.get("part") == part and q.get("through") == r["through"]
@@ -65,7 +74,9 @@ def scaling(rows, part, r, key, strong):
     one = min(same, key=lambda q: q["world"])
     times = r[key] / one[key]
     share = 100 * times * one["world"] / r["world"]
-    return f"{times:.2f} times {one['world']} ({share:.0f} %){' of one batch' if strong else ''}"
+    aim = AIMS.get((part, r["world"])) if one["world"] == 1 else None
+    return (f"{times:.2f} times {one['world']} ({share:.0f} %)"
+            f"{' of one batch' if strong else ''}{met(share / 100, aim) if aim else ''}")
 
 
 def train(rows, part):
@@ -78,6 +89,8 @@ def train(rows, part):
         if t:
             beside = f"PyTorch {t['ms']:.1f} ms, {t['tok_s']:,} tok/s, {t['peak_gib']:.1f} GiB"
             ratio = f"{r['tok_s'] / t['tok_s']:.2f}"
+            if part == "8b":
+                ratio += met(r["tok_s"] / t["tok_s"], AIM_8B)
         if through != "direct":
             d = find(rows, through="direct", who="libtrain", **want)
             beside = f"direct {d['ms']:.1f} ms" if d else ""
