@@ -35,6 +35,7 @@
 #define WAIT_LEAST 0.05 /* seconds before the second try */
 #define WAIT_MOST  5.0
 #define CONNECT_MS 5000L
+#define SLICE      0.1 /* seconds of a pause in which nobody is asked */
 
 /* What came back. */
 struct reply {
@@ -53,15 +54,34 @@ struct http {
     uint64_t draw; /* of the jitter */
     char model[LOGPS_MODEL];
     char said[300]; /* why the last try was none; one line */
+    bool (*ends) (void *arg);
+    void *ends_arg;
 };
 
-static void pause_for (double seconds)
+static bool is_over (const struct http *h)
 {
-    struct timespec t = {.tv_sec = (time_t)seconds};
+    return h->ends && h->ends (h->ends_arg);
+}
 
-    t.tv_nsec = (long)(1e9 * (seconds - (double)t.tv_sec));
-    while (nanosleep (&t, &t) < 0)
-        ;
+/* Until then, or [ends]; a signal cuts a slice short. */
+static void pause_for (const struct http *h, double seconds)
+{
+    double end = clock_s () + seconds, left;
+
+    while (!is_over (h) && (left = end - clock_s ()) > 0) {
+        struct timespec t = {0};
+
+        t.tv_nsec = (long)(1e9 * (left < SLICE ? left : SLICE));
+        (void)nanosleep (&t, NULL);
+    }
+}
+
+/* Of libcurl, which waits for a second at most, and not on after a signal. */
+static int on_progress (void *arg, curl_off_t to_get, curl_off_t got,
+                        curl_off_t to_give, curl_off_t given)
+{
+    (void)to_get, (void)got, (void)to_give, (void)given;
+    return is_over (arg);
 }
 
 static size_t on_body (char *data, size_t size, size_t n, void *arg)
@@ -153,6 +173,13 @@ static train_status_t refusal (const struct http *h, long code,
     return err_set (err, status, "reference %s: %s", h->base, h->said);
 }
 
+static train_status_t aborted (const struct http *h, train_error_t *err)
+{
+    return err_set (err, TRAIN_EABORTED,
+                    "reference %s: the wait for it was ended on request",
+                    h->base);
+}
+
 /* One try. [ret_again]: it may pass. */
 static train_status_t try_once (struct http *h, double left,
                                 struct reply *reply, bool *ret_again,
@@ -176,6 +203,8 @@ static train_status_t try_once (struct http *h, double left,
         return err_set (err, TRAIN_ENOMEM, "no memory for an answer");
     if (rc == CURLE_OK && code == 200)
         return TRAIN_OK;
+    if (rc == CURLE_ABORTED_BY_CALLBACK)
+        return aborted (h, err);
     if (rc == CURLE_OK)
         note_body (h, code, reply);
     else
@@ -223,7 +252,9 @@ static train_status_t ask (struct http *h, struct reply *reply,
                             "reference %s: no answer within %g s and %d tries: "
                             "%s",
                             h->base, h->deadline, tries + 1, h->said);
-        pause_for (wait);
+        pause_for (h, wait);
+        if (is_over (h))
+            return aborted (h, err);
     }
 }
 
@@ -385,6 +416,9 @@ static train_status_t set_up (struct http *h, train_error_t *err)
     api->setopt (h->curl, CURLOPT_PROXY, "");
     api->setopt (h->curl, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_MS);
     api->setopt (h->curl, CURLOPT_TCP_KEEPALIVE, 1L);
+    api->setopt (h->curl, CURLOPT_NOPROGRESS, 0L);
+    api->setopt (h->curl, CURLOPT_XFERINFOFUNCTION, on_progress);
+    api->setopt (h->curl, CURLOPT_XFERINFODATA, (void *)h);
     api->setopt (h->curl, CURLOPT_WRITEFUNCTION, on_body);
     api->setopt (h->curl, CURLOPT_HEADERFUNCTION, on_header);
     return TRAIN_OK;
@@ -404,6 +438,8 @@ static train_status_t open_all (struct http *h, const char *url,
     clock_gettime (CLOCK_REALTIME, &t);
     h->draw = (uint64_t)t.tv_nsec << 20 ^ (uint64_t)getpid ();
     h->deadline = o->deadline > 0 ? o->deadline : 600;
+    h->ends = o->ends;
+    h->ends_arg = o->ends_arg;
     TRY (take_url (h, url, err));
     TRY (curl_find (&h->api, err));
     if (o->token_file)

@@ -30,6 +30,7 @@ struct grpo {
     train_grpo_trainer_t *trainer;
     struct metrics *completions; /* rank 0's; NULL: no file */
     double first, last;          /* rewards */
+    const volatile sig_atomic_t *stop;
 };
 
 static train_status_t open_rows (struct grpo *g, train_error_t *err)
@@ -101,6 +102,13 @@ static train_status_t open_units (struct grpo *g, train_error_t *err)
         err);
 }
 
+static bool is_stopped (void *arg)
+{
+    const struct grpo *g = arg;
+
+    return *g->stop != 0;
+}
+
 static train_status_t open_reference (struct grpo *g, train_error_t *err)
 {
     const struct settings_grpo *s = &g->run.set->grpo;
@@ -108,6 +116,8 @@ static train_status_t open_reference (struct grpo *g, train_error_t *err)
         .size = sizeof (http),
         .token_file = s->token_file,
         .vocab = train_decoder_config (g->run.decoder)->vocab,
+        .ends = is_stopped,
+        .ends_arg = g,
     };
 
     if (s->beta == 0)
@@ -350,9 +360,16 @@ static train_status_t take_step (struct grpo *g, bool stop,
     return trainer_agree (g->run.group, status, err);
 }
 
-static train_status_t take_steps (struct grpo *g,
-                                  const volatile sig_atomic_t *stop,
-                                  bool *ret_stopped, train_error_t *err)
+/* A rank that was to stop while it waited for the reference: all have heard it
+ * before anything was updated, and the cycle is made again. */
+static bool waited_in_vain (const struct grpo *g, train_status_t status)
+{
+    return status == TRAIN_EABORTED && g->reference
+           && train_grpo_trainer_between (g->trainer);
+}
+
+static train_status_t take_steps (struct grpo *g, bool *ret_stopped,
+                                  train_error_t *err)
 {
     struct run *r = &g->run;
     int64_t every = r->set->ckpt_every;
@@ -360,7 +377,12 @@ static train_status_t take_steps (struct grpo *g,
 
     m.base.step = train_trainer_steps (r->trainer);
     while (m.base.step < r->set->steps) {
-        TRY (take_step (g, *stop != 0, &m, err));
+        train_status_t status = take_step (g, *g->stop != 0, &m, err);
+
+        if (waited_in_vain (g, status))
+            return run_stopped (r, ret_stopped, err);
+        if (status != TRAIN_OK)
+            return status;
         if (m.base.stop && m.base.step < r->set->steps)
             return run_stopped (r, ret_stopped, err);
         if (every > 0 && m.base.step % every == 0)
@@ -415,14 +437,15 @@ train_status_t run_grpo (const struct settings *set,
                              .saved = -1,
                              .config = settings_decoder (set),
                              .begin_s = run_now ()},
-                     .first = NAN};
+                     .first = NAN,
+                     .stop = stop};
     train_status_t status;
 
     *ret_who = (struct who){0, 1};
     *ret_stopped = false;
     status = set_up (&g, ret_who, err);
     if (status == TRAIN_OK)
-        status = take_steps (&g, stop, ret_stopped, err);
+        status = take_steps (&g, ret_stopped, err);
     if (status == TRAIN_OK)
         status = check_reference (&g, err);
     if (status == TRAIN_OK && !*ret_stopped)

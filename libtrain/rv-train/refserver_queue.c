@@ -192,20 +192,35 @@ static void note (struct refserver_queue *q, const struct refserver_job *list,
     pthread_mutex_unlock (&q->lock);
 }
 
+/* What fails together is tried one by one: the bad request alone is to fail. */
+static void answer (struct refserver_queue *q, struct refserver_job *list)
+{
+    train_error_t err = {0};
+    size_t passes = 0;
+    double begin = clock_s ();
+    train_status_t status = compute (q, list, &passes, &err);
+
+    if (status == TRAIN_OK || !list->next) {
+        note (q, list, passes, clock_s () - begin);
+        give_back (list, status, &err);
+        return;
+    }
+    while (list) {
+        struct refserver_job *next = list->next;
+
+        list->next = NULL;
+        answer (q, list);
+        list = next;
+    }
+}
+
 static void *work (void *arg)
 {
     struct refserver_queue *q = arg;
     struct refserver_job *list;
 
-    while ((list = take (q))) {
-        train_error_t err = {0};
-        size_t passes = 0;
-        double begin = clock_s ();
-        train_status_t status = compute (q, list, &passes, &err);
-
-        note (q, list, passes, clock_s () - begin);
-        give_back (list, status, &err);
-    }
+    while ((list = take (q)))
+        answer (q, list);
     return NULL;
 }
 

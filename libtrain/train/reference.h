@@ -7,6 +7,7 @@
 #define TRAIN_REFERENCE_H
 
 #include <stdbool.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -36,6 +37,10 @@ typedef struct train_reference_http_options {
                                must have as many; 0: not checked */
     double deadline; /* seconds that one call may last, retries included, > 0;
                         0 = 600. A server that is restarted has this long */
+    bool (*ends) (void *arg); /* asked while a call waits, every second at least
+                                 and after each signal: true ends it with
+                                 TRAIN_EABORTED. NULL: nobody is asked */
+    void *ends_arg;
 } train_reference_http_options_t;
 
 /* train_reference_open_http - `rv-train refserver` (rv-train(1)). Asks for its
@@ -107,7 +112,8 @@ void train_reference_close (train_reference_t *reference); /* NULL is fine */
  * TRAIN_EINVAL names the row, and the place of an id outside the vocabulary.
  * In-process: errors of train_decoder_logps. Of a server: TRAIN_ETIMEDOUT, with
  * what it said last; TRAIN_EINVAL, what it refused; TRAIN_EIO; TRAIN_EMISMATCH: it
- * has come back with another model. What may pass is tried again until then. */
+ * has come back with another model; TRAIN_EABORTED: [ends] was true. What may pass
+ * is tried again until then. */
 train_status_t train_reference_logps (train_reference_t *reference,
                                       const int32_t *ids,
                                       const int32_t *prompt_len,

@@ -287,5 +287,38 @@ kept ()
     wait $asker && [ "$(wc -l <"$tmp/own")" = 30 ] && cmp <(losses "$tmp/own") <(losses "$tmp/http") >>"$tmp/out" 2>&1
 }
 ok "grpo beside the server, killed in mid-run, has the same losses" kept
+
+# Told to stop while it waits: for a server that is gone, or for an answer.
+# waits SIGNAL HOW NAME - the status is 75 within a second, with a checkpoint
+waits ()
+{
+    local asker guard at signal=$1 how=$2 name=$3 rc
+    rm -f "$tmp/http"
+    "$train" "$tmp/grpo.ini" log.file="$tmp/http" reference.url="$url" \
+        checkpoint.dir="$tmp/$name" checkpoint.every=100 >"$tmp/out" 2>&1 &
+    asker=$!
+    started+=("$asker")
+    until [ -f "$tmp/http" ] && [ "$(wc -l <"$tmp/http")" -ge 3 ]; do
+        kill -0 $asker 2>/dev/null || return 1
+        sleep 0.01
+    done
+    kill "-$how" "$server"
+    sleep 0.5
+    at=${EPOCHREALTIME/./}
+    kill "-$signal" $asker
+    (sleep 20 && kill -KILL $asker) 2>/dev/null & # it is not waited for without an end
+    guard=$!
+    wait $asker
+    rc=$?
+    kill $guard
+    echo "# status $rc after $(((${EPOCHREALTIME/./} - at) / 1000)) ms" | tee -a "$tmp/out"
+    [ "$how" = KILL ] || kill -CONT "$server"
+    [ $rc = 75 ] && [ $((${EPOCHREALTIME/./} - at)) -lt 1500000 ] && grep -q '^stopped on request after step' "$tmp/out"
+}
+ok "told to stop while it waits for an answer" waits TERM STOP kept1
+ok "it goes on from there" run "$tmp/grpo.ini" log.file="$tmp/http" reference.url="$url" checkpoint.dir="$tmp/kept1"
+ok "to the same losses" cmp <(losses "$tmp/own") <(losses "$tmp/http")
+ok "told to stop while the server is gone" waits USR1 KILL kept2
+ok "it serves again" serve --port "$port" "$tmp/sft"
 ok "it stops" stopped
 plan

@@ -22,6 +22,7 @@ struct made {
     pthread_cond_t change;
     bool hold, inside;
     int passes, rows[MOST], places[MOST];
+    int32_t bad; /* this id makes a pass fail; 0: none does */
     train_status_t status;
 };
 
@@ -45,8 +46,11 @@ static train_status_t made_logps (void *self, const int32_t *ids,
     m->inside = false;
     status = m->status;
     pthread_mutex_unlock (&m->lock);
-    for (int i = 0; i < B * T; i++)
+    for (int i = 0; i < B * T; i++) {
+        if (m->bad && ids[i] == m->bad)
+            status = TRAIN_EINVAL;
         ret[i] = -(float)((double)ids[i] / temperature);
+    }
     return status == TRAIN_OK ? TRAIN_OK
                               : err_set (err, status, "made to fail");
 }
@@ -303,6 +307,35 @@ static void test_failure (void **state)
     close_desk (&d);
 }
 
+/* Of those that go together the one that is wrong fails alone. */
+static void test_one_fails (void **state)
+{
+    struct refserver_count count;
+    struct desk d;
+    struct asked a[4];
+
+    (void)state;
+    open_desk (&d, 8, 24, false);
+    set_hold (&d.made, true);
+    ask (&d, &a[0], 0, 1, 2, 1);
+    until_inside (&d.made);
+    d.made.bad = 201;
+    for (int i = 1; i < 4; i++)
+        ask (&d, &a[i], i, 1, 2, 1);
+    set_hold (&d.made, false);
+    until_done (&d, 4);
+    expect (&a[0]);
+    expect (&a[1]);
+    expect (&a[3]);
+    assert_int_equal (a[2].job.status, TRAIN_EINVAL);
+    assert_string_equal (a[2].job.err.text, "made to fail");
+    refserver_queue_count (d.queue, &count);
+    assert_int_equal (count.answered, 4);
+    assert_int_equal (d.made.passes,
+                      5); /* one, three together, each of these */
+    close_desk (&d);
+}
+
 static void *let_go (void *arg)
 {
     const struct timespec t = {.tv_sec = 2}; /* until the stop is asked for */
@@ -339,10 +372,10 @@ static void test_stop (void **state)
 int main (void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test (test_alone),  cmocka_unit_test (test_together),
-        cmocka_unit_test (test_same_t), cmocka_unit_test (test_parts),
-        cmocka_unit_test (test_full),   cmocka_unit_test (test_failure),
-        cmocka_unit_test (test_stop),
+        cmocka_unit_test (test_alone),     cmocka_unit_test (test_together),
+        cmocka_unit_test (test_same_t),    cmocka_unit_test (test_parts),
+        cmocka_unit_test (test_full),      cmocka_unit_test (test_failure),
+        cmocka_unit_test (test_one_fails), cmocka_unit_test (test_stop),
     };
 
     return cmocka_run_group_tests (tests, NULL, NULL);
