@@ -63,6 +63,9 @@ void fake_clock (void);
 /* fake_finish - until a stream has run empty. What a test does itself then
  * comes after it, as a kernel would that is given to the stream. */
 void fake_finish (void *stream);
+/* fake_at_once - [ops], but fill comes to its end at once: of a decoder whose
+ * kernels, which are the host's, write there next. They live for ever. */
+const struct backend_ops *fake_at_once (const struct backend_ops *ops);
 /* fake_lock - what is given to that stream never ends. */
 void fake_lock (void *stream);
 /* fake_graphs - how many graphs of all ranks there are. */

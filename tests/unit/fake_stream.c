@@ -90,3 +90,27 @@ void fake_store (void *stream, void *to, int value)
     push (stream, &o);
     pthread_mutex_unlock (&lock);
 }
+
+static const struct backend_ops *beneath;
+
+static train_status_t fill_now (int device, void *memory, int value,
+                                size_t bytes, void *stream, train_error_t *err)
+{
+    train_status_t status =
+        beneath->fill (device, memory, value, bytes, stream, err);
+
+    fake_finish (stream);
+    return status;
+}
+
+const struct backend_ops *fake_at_once (const struct backend_ops *ops)
+{
+    static struct backend_ops now;
+
+    if (ops == &now)
+        return ops;
+    beneath = ops;
+    now = *ops;
+    now.fill = fill_now;
+    return &now;
+}

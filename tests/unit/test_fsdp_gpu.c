@@ -65,28 +65,11 @@ static train_status_t before (void *arg, size_t unit, bool backward,
     return status;
 }
 
-/* So does what a decoder fills between its kernels. */
-static const struct backend_ops *beneath;
-static struct backend_ops at_once;
-
-static train_status_t fill (int device, void *memory, int value, size_t bytes,
-                            void *stream, train_error_t *err)
-{
-    train_status_t status =
-        beneath->fill (device, memory, value, bytes, stream, err);
-
-    fake_finish (stream);
-    return status;
-}
-
 static void hook (struct rank *r)
 {
     struct decoder_hooks own;
 
-    beneath = r->decoder->ops;
-    at_once = *beneath;
-    at_once.fill = fill;
-    r->decoder->ops = &at_once;
+    r->decoder->ops = fake_at_once (r->decoder->ops);
     engine = r->decoder->hooks;
     passes = r->decoder->stream;
     own = engine;

@@ -155,6 +155,7 @@ static void hook (train_decoder_t *d)
     struct decoder_hooks own = d->hooks;
 
     gpu = none;
+    d->ops = fake_at_once (d->ops);
     gpu.engine = d->hooks;
     gpu.passes = d->stream;
     own.before = before;
