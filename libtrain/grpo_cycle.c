@@ -106,8 +106,8 @@ static void describe (train_grpo_trainer_t *t,
     struct grpo_texts *x = &t->texts;
     train_grpo_metrics_t *m = &t->m;
 
-    m->reward = report->mean;
-    m->reward_std = report->deviation;
+    m->reward = report->counted ? report->mean : NAN;
+    m->reward_std = report->counted ? report->deviation : NAN;
     m->zero_spread = report->zero_spread;
     m->length_min = x->L;
     for (int k = 0; k < x->M; k++) {

@@ -29,7 +29,8 @@ struct grpo {
     train_reference_t *reference;  /* NULL: none */
     train_grpo_trainer_t *trainer;
     struct metrics *completions; /* rank 0's; NULL: no file */
-    double first, last;          /* rewards */
+    double first, last;          /* rewards; NaN: none */
+    bool begun;                  /* a step was made */
     const volatile sig_atomic_t *stop;
 };
 
@@ -348,9 +349,11 @@ static train_status_t take_step (struct grpo *g, bool stop,
     double held;
 
     TRY (train_grpo_trainer_step (g->trainer, stop, m, err));
+    g->begun = true;
     if (isnan (g->first))
         g->first = m->reward;
-    g->last = m->reward;
+    if (!isnan (m->reward))
+        g->last = m->reward;
     TRY (evaluate (g, m->base.step, &held, err));
     run_say_skip (&g->run, &m->base);
     say_step (g, m, held);
@@ -402,7 +405,7 @@ static void say_end (const struct grpo *g)
 
     if (!r->first)
         return;
-    if (isnan (g->first))
+    if (!g->begun)
         printf ("nothing to do: the checkpoint has %" PRId64 " steps\n",
                 train_trainer_steps (r->trainer));
     else
@@ -438,6 +441,7 @@ train_status_t run_grpo (const struct settings *set,
                              .config = settings_decoder (set),
                              .begin_s = run_now ()},
                      .first = NAN,
+                     .last = NAN,
                      .stop = stop};
     train_status_t status;
 

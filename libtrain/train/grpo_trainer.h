@@ -117,7 +117,8 @@ typedef struct train_grpo_metrics {
     train_metrics_t base; /* its loss is GRPO's; tokens are those trained on */
     int64_t cycle;        /* from 1 */
     /* Of the cycle's completions. */
-    double reward, reward_std; /* weighted; sample deviation */
+    double reward, reward_std; /* weighted; sample deviation; NaN where none of
+                                  them has a reward that counts */
     double zero_spread; /* share that no other of its group differs from */
     double length, length_min, length_max; /* tokens */
     double cut;                            /* share without an end */

@@ -146,10 +146,37 @@ static void learns_nothing (const train_grpo_trainer_options_t *o,
         fail_msg ("kind %d: loss %g, norm %g", (int)o->loss.kind, m.base.loss,
                   m.base.grad_norm);
     assert_true (tokens < 0 ? m.base.tokens > 0 : m.base.tokens == tokens);
-    assert_true (isfinite (m.reward) && isfinite (m.ratio)
-                 && isfinite (m.entropy) && isfinite (m.kl));
+    assert_true (isfinite (m.reward) == !o->drop_cut); /* all are cut */
+    assert_true (isfinite (m.ratio) && isfinite (m.entropy) && isfinite (m.kl));
     assert_memory_equal (weights, before, bytes);
     free (before);
+    close_run (&r);
+}
+
+static train_status_t none_at_all (void *arg, const train_grpo_sample_t *s,
+                                   int n, float *ret, train_error_t *err)
+{
+    (void)arg, (void)s, (void)err;
+    for (int i = 0; i < n; i++)
+        ret[i] = NAN;
+    return TRAIN_OK;
+}
+
+/* No reward is no reward of 0. */
+static void test_no_reward (void **state)
+{
+    train_grpo_trainer_options_t o = options ();
+    struct run r = make (&o, TRAIN_F32, none_at_all);
+    train_grpo_metrics_t m = step (&r);
+
+    (void)state;
+    assert_int_equal (m.none, ALL);
+    assert_true (isnan (m.reward) && isnan (m.reward_std));
+    assert_true (m.base.loss == 0 && m.base.grad_norm == 0);
+    close_run (&r);
+    r = make (&o, TRAIN_F32, all_alike);
+    m = step (&r);
+    assert_true (fabs (m.reward - 0.1) < 1e-6 && m.reward_std == 0);
     close_run (&r);
 }
 
@@ -350,9 +377,10 @@ static int tear_down (void **state)
 int main (void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test (test_cut),         cmocka_unit_test (test_nothing),
-        cmocka_unit_test (test_temperature), cmocka_unit_test (test_off_policy),
-        cmocka_unit_test (test_again),       cmocka_unit_test (test_few),
+        cmocka_unit_test (test_cut),        cmocka_unit_test (test_nothing),
+        cmocka_unit_test (test_no_reward),  cmocka_unit_test (test_temperature),
+        cmocka_unit_test (test_off_policy), cmocka_unit_test (test_again),
+        cmocka_unit_test (test_few),
     };
 
     return cmocka_run_group_tests (tests, set_up, tear_down);
