@@ -39,6 +39,7 @@ tests/bench/cupti_trace.so where CUPTI is. Status 1 where a run failed."""
 import argparse
 import json
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -299,6 +300,10 @@ def choose_counts(o, gpus):
     return sorted(set(counts))
 
 
+def stop(number, frame):
+    raise KeyboardInterrupt
+
+
 def main():
     o = read_options()
     if o.list:
@@ -322,6 +327,7 @@ def main():
     if not o.anchors:
         print("# no --anchors: PyTorch's twins are not run")
     b = Bench(o, len(names))
+    signal.signal(signal.SIGTERM, stop)
     b.keep([{"op": "host", "who": "gpus.py", "gpus": len(names), "card": names[0],
              "date": time.strftime("%Y-%m-%d")}])
     try:

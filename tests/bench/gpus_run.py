@@ -85,23 +85,28 @@ def last_words(text):
     return lines[-1][-200:] if lines else "it said nothing"
 
 
+def kill(procs):
+    """Them and what they started."""
+    for p in procs:
+        try:
+            os.killpg(p.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        p.wait()
+
+
 def wait(procs, files, limit):
     """Until all have ended, or the limit; returns statuses and texts."""
     end = time.monotonic() + limit
     late = False
-    for p in procs:
-        try:
+    try:
+        for p in procs:
             p.wait(max(0.1, end - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            late = True
-            break
-    for p in procs:
-        if p.poll() is None or late:
-            try:
-                os.killpg(p.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-    codes = [p.wait() for p in procs]
+    except subprocess.TimeoutExpired:
+        late = True
+    finally:  # whatever else ended the wait, too
+        kill(procs)
+    codes = [p.returncode for p in procs]
     texts = []
     for f in files:
         f.seek(0)

@@ -94,6 +94,25 @@ single ()
             "nothing was measured"
 }
 
+# Ended in the middle of a run that takes long: the table, and no process stays.
+stopped ()
+{
+    local pid sleeper=$tmp/b/tests/bench
+    mkdir -p "$sleeper"
+    printf '#!/bin/sh\necho $$ >"%s"\nexec sleep 100\n' "$tmp/pid" >"$sleeper/grpo_bench"
+    chmod +x "$sleeper/grpo_bench"
+    PYTHONDONTWRITEBYTECODE=1 "$python" "$top_srcdir/tests/bench/gpus.py" --build "$tmp/b" --device host --through direct \
+        --only grpo --counts 1 >"$tmp/out" 2>&1 &
+    pid=$!
+    for _ in {1..100}; do
+        [ -s "$tmp/pid" ] && break
+        sleep 0.1
+    done
+    kill -TERM $pid
+    ! wait $pid && says "# stopped" "nothing was measured" && ! kill -0 "$(cat "$tmp/pid")" 2>/dev/null
+}
+
+ok "ended early: the table, and no process of it stays" stopped
 ok "what one GPU cannot show is said" single
 ok "after its minutes nothing begins" over
 ok "a part that is none is refused" refused "no part 'weak-2b'; there are groups, weak-1b" --only weak-2b
