@@ -29,6 +29,12 @@ Haian-Jin/LVSM#19|a step left out without an update: unscaled twice|unit/test_sc
 EleutherAI/gpt-neox#291|the scale stays at its minimum for ever|unit/test_scaler.c|cmocka_unit_test (test_floor)
 ymcui/Chinese-LLaMA-Alpaca#534|the same|unit/test_scaler.c|cmocka_unit_test (test_floor)
 pytorch/pytorch#144657|an asynchronous save has later values|unit/test_ckpt_pieces.c|cmocka_unit_test (test_snapshot)
+pytorch/pytorch#140044|a reduce buffer is taken again while its collective runs|unit/test_fsdp_gpu.c|cmocka_unit_test (test_float)
+pytorch/pytorch#180900|the same|unit/test_fsdp_gpu.c|cmocka_unit_test (test_float)
+pytorch/pytorch#135156|a state on a device that cannot be: an obscure error later|unit/test_ckpt_device.c|cmocka_unit_test_setup_teardown (test_other_devices
+NVIDIA/Megatron-LM#2288|pinned memory is filled again before the writer has read it|unit/test_ckpt_device.c|cmocka_unit_test_setup_teardown (test_pieces
+lanl/hippynn#12|a generator's state follows the weights to another device|gpu/rv_train.sh|the host goes on with what bf16 wrote on the GPU
+pytorch/ignite#2076|the same|gpu/rv_train.sh|the host goes on with what bf16 wrote on the GPU
 NVIDIA/nvidia-resiliency-ext#376|weights of one step, state of another|unit/test_ckpt.c|cmocka_unit_test (test_mixed)
 Lightning-AI/pytorch-lightning#20953|the same|unit/test_ckpt.c|cmocka_unit_test (test_mixed)
 pytorch/pytorch#96309|a generator's state is not saved: draws are functions of seed and place|unit/test_trainer.c|cmocka_unit_test (test_resume)
