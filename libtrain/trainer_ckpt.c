@@ -197,7 +197,8 @@ static train_status_t same_run (const train_trainer_t *t,
          (unsigned long long)here.batch},
         {"seed", there->seed, here.seed},
         {"shuffle", there->shuffle, here.shuffle},
-        {"the text's XXH3", there->data_hash, here.data_hash},
+        {"the XXH3 of the text, and of what is held out,", there->data_hash,
+         here.data_hash},
     };
     char list[256] = "";
     size_t used = 0;
