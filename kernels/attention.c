@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "kernels/attention_cudnn.h"
+#include "kernels/attention_hopper.h"
 #include "kernels/docs.h"
 
 #define ENTRIES 64
@@ -165,9 +166,9 @@ static struct attention_shape part_of (const struct attention_shape *s)
     return part;
 }
 
-/* False: why says what cuDNN lacks. */
-static bool choose_cudnn (struct attention *a, struct entry *e, char *why,
-                          size_t room)
+/* The backward too with [bwd]. False: why says what cuDNN lacks. */
+static bool choose_cudnn (struct attention *a, struct entry *e, bool bwd,
+                          char *why, size_t room)
 {
     const struct attention_shape *s = &e->shape;
 
@@ -180,24 +181,24 @@ static bool choose_cudnn (struct attention *a, struct entry *e, char *why,
                              room))
         return false;
     e->part = part_of (s);
-    if (s->grad
+    if (bwd
         && !cudnn_plan_make (&e->bwd, a->api, a->handle, NULL, true, &e->part,
                              why, room)) {
         cudnn_plan_drop (&e->fwd, a->api);
         return false;
     }
-    e->choice.engine = ATTENTION_CUDNN;
+    e->choice.engine = e->choice.bwd = ATTENTION_CUDNN;
     e->choice.scratch_fwd = e->fwd.scratch;
     e->choice.scratch_bwd = e->bwd.scratch;
-    e->choice.deterministic = (s->deterministic || !s->grad)
-                              && e->fwd.deterministic
-                              && (!s->grad || e->bwd.deterministic);
+    e->choice.deterministic =
+        e->fwd.deterministic
+        && (!bwd || (s->deterministic && e->bwd.deterministic));
     snprintf (e->choice.why, sizeof (e->choice.why),
               "cuDNN %zu.%zu.%zu, engines %lld and %lld%s",
               a->api->version / 10000, a->api->version / 100 % 100,
               a->api->version % 100, (long long)e->fwd.engine,
-              s->grad ? (long long)e->bwd.engine : -1LL,
-              !s->grad           ? ""
+              bwd ? (long long)e->bwd.engine : -1LL,
+              !bwd               ? ""
               : s->deterministic ? ", deterministic backward with T x T kept"
                                  : ", backward adds dQ in any order");
     return true;
@@ -209,13 +210,55 @@ static bool choose_own (struct attention *a, struct entry *e, const char *why)
     const struct attention_shape *s = &e->shape;
 
     (void)a;
-    e->choice.engine = ATTENTION_OWN;
+    e->choice.engine = e->choice.bwd = ATTENTION_OWN;
     e->choice.deterministic = true;
     if (s->grad)
         e->choice.scratch_bwd =
             kern_attention_cuda_scratch (s->B, s->T, s->H, s->G, s->D);
     snprintf (e->choice.why, sizeof (e->choice.why), "own kernels: %s", why);
     return true;
+}
+
+/* Whether the kernels for sm_90a serve the backward of [s]; false: why. */
+static bool hopper_serves (const struct attention_shape *s, char *why,
+                           size_t room)
+{
+    if (!s->grad || s->dtype == ATTENTION_F32 || s->D != 64 || s->documents)
+        snprintf (
+            why, room,
+            "the kernels for sm_90a are a backward, of bf16 or f16, heads "
+            "of 64, one document a row");
+    else if (!kern_attention_hopper_served ())
+        snprintf (why, room, "no GPU of sm_90a here");
+    else
+        return true;
+    return false;
+}
+
+/* The backward goes to them; what [e] had chosen keeps the forward. */
+static void take_hopper (struct entry *e)
+{
+    const struct attention_shape *s = &e->shape;
+    size_t n = strlen (e->choice.why);
+
+    e->choice.bwd = ATTENTION_HOPPER;
+    e->choice.scratch_bwd = kern_attention_hopper_scratch (s->B, s->T, s->H);
+    snprintf (e->choice.why + n, sizeof (e->choice.why) - n,
+              "; backward: own kernels for sm_90a");
+}
+
+static bool hopper_bwd (struct attention *a, const struct attention_shape *s,
+                        const struct cudnn_call *c, double scale)
+{
+    bool good = s->dtype == ATTENTION_BF16
+                    ? kern_attention_hopper_bwd_bf16_cuda (
+                        c->dqkv, c->dy, c->y, c->lse, c->qkv, c->scratch, s->B,
+                        s->T, s->H, s->G, scale, c->stream)
+                    : kern_attention_hopper_bwd_f16_cuda (
+                        c->dqkv, c->dy, c->y, c->lse, c->qkv, c->scratch, s->B,
+                        s->T, s->H, s->G, scale, c->stream);
+
+    return good || fail (a, "attention: the driver makes no map of the tiles");
 }
 
 static const int32_t *starts_of (const struct attention_shape *s)
@@ -268,7 +311,29 @@ static bool choose_own (struct attention *a, struct entry *e, const char *why)
     return fail (a, "attention: built without CUDA");
 }
 
-/* Never called: choose_own has refused. */
+static bool hopper_serves (const struct attention_shape *s, char *why,
+                           size_t room)
+{
+    (void)s;
+    snprintf (why, room, "built without CUDA");
+    return false;
+}
+
+/* These are never called: choose_own has refused. */
+static void take_hopper (struct entry *e)
+{
+    (void)e;
+}
+
+static bool hopper_bwd (struct attention *a, const struct attention_shape *s,
+                        const struct cudnn_call *c, double scale)
+{
+    (void)s;
+    (void)c;
+    (void)scale;
+    return fail (a, "attention: built without CUDA");
+}
+
 static void own_fwd (const struct attention_shape *s,
                      const struct cudnn_call *c, double scale)
 {
@@ -284,20 +349,37 @@ static void own_bwd (const struct attention_shape *s,
 }
 #endif
 
+/* Where they were faster than cuDNN's deterministic backward on an H200, 1.09 to
+ * 1.29 times; its other one is as fast where power is what is short. */
+static bool hopper_gains (const struct attention_shape *s)
+{
+    return s->deterministic && s->T >= 512 && s->B * s->H * s->T >= 65536;
+}
+
 static bool choose (struct attention *a, struct entry *e)
 {
     char why[200] = "asked for";
-    bool cudnn = a->only != (int)ATTENTION_OWN;
+    bool only = a->only == (int)ATTENTION_HOPPER;
+    bool cudnn = a->only != (int)ATTENTION_OWN && !only;
+    bool hopper = (only || (a->only < 0 && hopper_gains (&e->shape)))
+                  && hopper_serves (&e->shape, why, sizeof (why));
+    bool good;
 
+    if (only && !hopper)
+        return fail (a, "attention: %s", why);
     if (cudnn && e->shape.documents) {
         snprintf (why, sizeof (why), "cuDNN's graph has no mask of documents");
         cudnn = false;
     }
-    if (cudnn && choose_cudnn (a, e, why, sizeof (why)))
-        return true;
-    if (a->only == (int)ATTENTION_CUDNN)
+    good = cudnn
+           && choose_cudnn (a, e, e->shape.grad && !hopper, why, sizeof (why));
+    if (!good && a->only == (int)ATTENTION_CUDNN)
         return fail (a, "attention: %s", why);
-    return choose_own (a, e, why);
+    if (!good && !choose_own (a, e, why))
+        return false;
+    if (hopper)
+        take_hopper (e);
+    return true;
 }
 
 /* The entry of [s]; a new one in the place not used for longest. NULL: error. */
@@ -426,8 +508,10 @@ bool attention_bwd (struct attention *a, const struct attention_shape *s,
         return false;
     if (!s->grad)
         return fail (a, "attention: the shape was chosen without a gradient");
-    if (e->choice.engine == ATTENTION_CUDNN)
+    if (e->choice.bwd == ATTENTION_CUDNN)
         return cudnn_bwd (a, e, &c);
+    if (e->choice.bwd == ATTENTION_HOPPER && scale > 0)
+        return hopper_bwd (a, s, &c, scale);
     own_bwd (s, &c, scale);
     return true;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * attention.h - causal attention on a GPU: cuDNN where it serves, our kernels
- * elsewhere
+ * attention.h - causal attention on a GPU: of cuDNN and our kernels what is
+ * faster, else what serves
  *
  * Layouts are attention_fwd's of kernels.h: qkv (B,T,H+2G,D), y (B,T,H,D), lse
  * (B,H,T) in f32 whatever the type; lse is the natural logarithm in both
@@ -31,15 +31,19 @@ enum attention_dtype {
 enum attention_engine {
     ATTENTION_OWN,   /* kernels/attention*.cu: always deterministic */
     ATTENTION_CUDNN, /* cuDNN's flash attention */
+    /* kernels/attention_hopper*: backward alone, bf16 and f16, heads of 64, no
+     * documents, on sm_90a; always deterministic. Only it: forward is OWN. */
+    ATTENTION_HOPPER,
 };
 
 /* What the work is. Two shapes are one where every field but
  * [starts] is equal.
  *   dtype           of qkv, y and their gradients
  *   B, T, H, G, D   as in kernels.h: G divides H; D even, at most 256
- *   deterministic   the same bits every time: cuDNN's backward then keeps a T x T
- *                   matrix of each head in the scratch, of as few sequences at
- *                   a time as fill the GPU; see scratch_bwd
+ *   deterministic   the same bits every time: where ours do not serve, cuDNN's
+ *                   backward then keeps a T x T matrix of each head in the
+ *                   scratch, of as few sequences at a time as fill the GPU; see
+ *                   scratch_bwd
  *   grad            the backward is wanted too: both engines must serve it
  *   documents       rows hold several documents (docs.h): our kernels serve it
  *   starts          then (B,T) as there, of the GPU, read by each call; no part
@@ -51,13 +55,13 @@ struct attention_shape {
     const int32_t *starts;
 };
 
-/*   engine          that attention_fwd and attention_bwd use for the shape
+/*   engine, bwd     that attention_fwd and attention_bwd use for the shape
  *   deterministic   whether its gradients are the same bits every time
  *   scratch_fwd     bytes that attention_fwd wants; 0: scratch may be NULL
  *   scratch_bwd     the same for attention_bwd; 0 without [grad]
  *   why             one line for a trace: the engine, and why it was taken */
 struct attention_choice {
-    enum attention_engine engine;
+    enum attention_engine engine, bwd;
     bool deterministic;
     size_t scratch_fwd, scratch_bwd;
     char why[256];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * attention_bench.c - causal attention on a GPU: times, and cases for PyTorch
  *
- *   attention_bench time [cudnn | own]   bf16, a line a shape and engine: median
+ *   attention_bench time [cudnn | own | hopper]
+ *                       bf16, a line a shape and engine: median
  *                      milliseconds of 15, of forward and of forward and
  *                      backward, and the TFLOP/s of the causal half (2 B H T T D
  *                      forward, 5 backward)
@@ -24,7 +25,7 @@
 
 #define ROUNDS 15
 
-static const char *const engine_names[] = {"own", "cudnn"};
+static const char *const engine_names[] = {"own", "cudnn", "hopper"};
 
 static void must (cudaError_t e)
 {
@@ -168,8 +169,8 @@ static void time_one (struct attention *a, const struct attention_shape *s)
     printf (
         "ours %s%s %zux%zux%zux%zu G %zu: fwd %.4f ms %.1f TFLOP/s, fwd+bwd "
         "%.4f ms %.1f TFLOP/s; scratch %.1f MiB; %s\n",
-        engine_names[w.c.engine], s->deterministic ? " det" : "", s->B, s->H,
-        s->T, s->D, s->G, fwd, flop / fwd / 1e9, both, 3.5 * flop / both / 1e9,
+        engine_names[w.c.bwd], s->deterministic ? " det" : "", s->B, s->H, s->T,
+        s->D, s->G, fwd, flop / fwd / 1e9, both, 3.5 * flop / both / 1e9,
         (double)w.c.scratch_bwd / 1048576, w.c.why);
     fflush (stdout);
     drop (&w);
@@ -179,8 +180,14 @@ static void time_all (enum attention_engine e)
 {
     static const struct attention_shape shapes[] = {
         {.B = 8, .T = 2048, .H = 32, .G = 8, .D = 128},
+        {.B = 8, .T = 2048, .H = 32, .G = 8, .D = 64},
         {.B = 32, .T = 1024, .H = 12, .G = 12, .D = 64},
         {.B = 8, .T = 2048, .H = 16, .G = 16, .D = 64},
+        {.B = 16, .T = 512, .H = 16, .G = 16, .D = 64},
+        {.B = 1, .T = 512, .H = 32, .G = 8, .D = 64},
+        {.B = 1, .T = 2048, .H = 32, .G = 8, .D = 64},
+        {.B = 64, .T = 256, .H = 12, .G = 12, .D = 64},
+        {.B = 2, .T = 8192, .H = 32, .G = 8, .D = 64},
     };
     struct attention *a = attention_create ();
 
@@ -188,9 +195,11 @@ static void time_all (enum attention_engine e)
     for (size_t i = 0; i < sizeof (shapes) / sizeof (*shapes); i++) {
         struct attention_shape s = shapes[i];
 
+        if (e == ATTENTION_HOPPER && s.D != 64)
+            continue;
         s.dtype = ATTENTION_BF16;
         s.grad = true;
-        s.deterministic = e == ATTENTION_OWN;
+        s.deterministic = e != ATTENTION_CUDNN;
         time_one (a, &s);
         s.deterministic = true;
         if (e == ATTENTION_CUDNN)
@@ -257,6 +266,8 @@ static void write_all (const char *dir, enum attention_engine e)
         for (int det = 0; det <= (e == ATTENTION_CUDNN); det++) {
             struct attention_shape s = shapes[i];
 
+            if (e == ATTENTION_HOPPER && s.D != 64)
+                continue;
             s.dtype = i == 0 && det ? ATTENTION_F16 : ATTENTION_BF16;
             s.grad = true;
             s.deterministic = det;
@@ -273,13 +284,14 @@ int main (int argc, char **argv)
     struct cudaDeviceProp prop;
 
     if (argc < 2 || (strcmp (argv[1], "time") != 0 && argc != 3)) {
-        fprintf (stderr, "usage: attention_bench time [cudnn|own] | write "
-                         "DIR\n");
+        fprintf (stderr,
+                 "usage: attention_bench time [cudnn|own|hopper] | write "
+                 "DIR\n");
         return 2;
     }
     must (cudaGetDeviceProperties (&prop, 0));
     printf ("%s, CUDA %d\n", prop.name, CUDART_VERSION);
-    for (int e = ATTENTION_CUDNN; e >= ATTENTION_OWN; e--) {
+    for (int e = ATTENTION_HOPPER; e >= ATTENTION_OWN; e--) {
         if (only[0] && strcmp (only, engine_names[e]) != 0)
             continue;
         if (strcmp (argv[1], "time") == 0)

@@ -23,7 +23,9 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 BACKENDS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}
-SHAPES = [(8, 2048, 32, 8, 128), (32, 1024, 12, 12, 64), (8, 2048, 16, 16, 64)]
+SHAPES = [(8, 2048, 32, 8, 128), (8, 2048, 32, 8, 64), (32, 1024, 12, 12, 64), (8, 2048, 16, 16, 64),
+          (16, 512, 16, 16, 64), (1, 512, 32, 8, 64), (1, 2048, 32, 8, 64), (64, 256, 12, 12, 64),
+          (2, 8192, 32, 8, 64)]
 
 
 def attend(qkv, H, G, D):

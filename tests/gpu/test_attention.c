@@ -2,7 +2,7 @@
  * test_attention.c - attention on a GPU, our kernels and cuDNN, beside the host's
  * f64 kernel on the same rounded numbers
  *
- *   test_attention [own | cudnn]
+ *   test_attention [own | cudnn | hopper]
  *
  * Errors are norms: |got - want| / |want| of a whole tensor. */
 #include "config.h"
@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "kernels/attention.h"
+#include "kernels/attention_hopper.h"
 #include "kernels/docs.h"
 #include "kernels/half.h"
 #include "kernels/kernels.h"
@@ -23,7 +24,7 @@
 #define GUARD 256 /* bytes after an array, which must stay */
 
 static const char *const type_names[] = {"f32", "bf16", "f16"};
-static const char *const engine_names[] = {"own", "cudnn"};
+static const char *const engine_names[] = {"own", "cudnn", "hopper"};
 
 /* Bounds of the error of y and of the gradients. One rounding to bf16 alone is
  * 1.7e-3 of the norm, and two more stand inside (probabilities, their
@@ -369,6 +370,7 @@ static const struct attention_shape shapes[] = {
     {.B = 1, .T = 65, .H = 2, .G = 1, .D = 256},
     {.B = 1, .T = 150, .H = 2, .G = 2, .D = 178},
     {.B = 2, .T = 33, .H = 2, .G = 2, .D = 2},
+    {.B = 2, .T = 577, .H = 6, .G = 2, .D = 64},
 };
 
 static void all_shapes (struct attention *a, enum attention_engine e,
@@ -381,7 +383,8 @@ static void all_shapes (struct attention *a, enum attention_engine e,
     for (size_t i = 0; i < sizeof (shapes) / sizeof (*shapes); i++) {
         struct attention_shape s = shapes[i];
 
-        if (e == ATTENTION_CUDNN && (s.D % 8 != 0 || s.D > 128))
+        if ((e == ATTENTION_CUDNN && (s.D % 8 != 0 || s.D > 128))
+            || (e == ATTENTION_HOPPER && s.D != 64))
             continue;
         s.dtype = t;
         s.deterministic = deterministic;
@@ -511,13 +514,10 @@ static void engine (enum attention_engine e)
     struct attention *a = attention_create ();
 
     attention_engine_only (a, e);
-    for (int t = e == ATTENTION_CUDNN ? ATTENTION_BF16 : ATTENTION_F32;
+    for (int t = e == ATTENTION_OWN ? ATTENTION_F32 : ATTENTION_BF16;
          t <= ATTENTION_F16; t++) {
         all_shapes (a, e, (enum attention_dtype)t, false, false);
-        if (e == ATTENTION_CUDNN)
-            all_shapes (a, e, (enum attention_dtype)t, true, false);
-        else
-            all_shapes (a, e, (enum attention_dtype)t, true, true);
+        all_shapes (a, e, (enum attention_dtype)t, true, e == ATTENTION_OWN);
         test_nan (a, e, (enum attention_dtype)t);
     }
     test_graph (a, e);
@@ -530,30 +530,29 @@ static void engine (enum attention_engine e)
 static void test_choice (bool cudnn)
 {
     struct attention *a = attention_create ();
-    struct attention_shape s = {.dtype = ATTENTION_BF16,
-                                .B = 2,
-                                .T = 256,
-                                .H = 4,
-                                .G = 2,
-                                .D = 64,
-                                .grad = true};
+    struct attention_shape s = {
+        .B = 2, .T = 256, .H = 4, .G = 2, .D = 64, .grad = true};
     struct attention_choice c;
-    bool good = attention_choose (a, &s, &c)
-                && c.engine == (cudnn ? ATTENTION_CUDNN : ATTENTION_OWN)
-                && c.deterministic == !cudnn;
+    bool good;
 
+    s.dtype = ATTENTION_BF16;
+    good = attention_choose (a, &s, &c)
+           && c.engine == (cudnn ? ATTENTION_CUDNN : ATTENTION_OWN)
+           && c.deterministic == !cudnn;
     printf ("# bf16: %s; scratch %zu\n", c.why, c.scratch_bwd);
     s.deterministic = true;
     good &= attention_choose (a, &s, &c) && c.deterministic;
     printf ("# deterministic: %s; scratch %zu, B H T T 2 is %zu\n", c.why,
             c.scratch_bwd, s.B * s.H * s.T * s.T * 2);
+    s.T = 8192;
+    good &= attention_choose (a, &s, &c) && c.deterministic
+            && (c.bwd == ATTENTION_HOPPER) == kern_attention_hopper_served ();
+    printf ("# %s; scratch %zu\n", c.why, c.scratch_bwd);
     s.D = 20;
     good &= attention_choose (a, &s, &c) && c.engine == ATTENTION_OWN;
-    printf ("# %s\n", c.why);
     s.D = 64;
     s.documents = true;
     good &= attention_choose (a, &s, &c) && c.engine == ATTENTION_OWN;
-    printf ("# %s\n", c.why);
     s.documents = false;
     s.dtype = ATTENTION_F32;
     good &= attention_choose (a, &s, &c) && c.engine == ATTENTION_OWN;
@@ -578,10 +577,13 @@ int main (int argc, char **argv)
     if (!cudnn)
         printf ("# %s\n", attention_error (a));
     attention_destroy (a);
-    if (argc < 2 || strcmp (argv[1], "cudnn") != 0)
+    if (argc < 2 || strcmp (argv[1], "own") == 0)
         engine (ATTENTION_OWN);
-    if (cudnn && (argc < 2 || strcmp (argv[1], "own") != 0))
+    if (cudnn && (argc < 2 || strcmp (argv[1], "cudnn") == 0))
         engine (ATTENTION_CUDNN);
+    if (kern_attention_hopper_served ()
+        && (argc < 2 || strcmp (argv[1], "hopper") == 0))
+        engine (ATTENTION_HOPPER);
     test_choice (cudnn);
     return tap_end ();
 }

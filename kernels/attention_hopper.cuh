@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * attention_hopper.cuh - what attention on sm_90a is made of: tiles that the
+ * copy engine brings, barriers, and products that the tensor cores read
+ * themselves. For attention_hopper_bwd.cu.
+ *
+ * A tile is 64 rows of 64 elements, 128 bytes a row, swizzled over 128 bytes;
+ * larger ones are several on end. Both ways round one descriptor names it:
+ * eights of rows lie 1024 bytes apart, be they what is summed over or what is
+ * not.
+ *
+ * PTX ISA: "Asynchronous Warpgroup Level Matrix Multiply-Accumulate
+ * Instructions", "cp.async.bulk.tensor", "mbarrier". Of a 64 x N sum a thread
+ * has two neighbours of row 16 warp + lane / 4 and two of the row 8 below, in
+ * every eight columns; rounded in pairs these are the left factor's fragments
+ * of the next product. */
+#ifndef KERN_ATTENTION_HOPPER_CUH
+#define KERN_ATTENTION_HOPPER_CUH
+
+#include <cuda.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <stdint.h>
+
+#define TILE       64 /* rows of a tile, elements of a head */
+#define TILE_BYTES (TILE * TILE * 2)
+#define GROUP      128 /* threads of a warp group */
+#define LOG2E      1.4426950408889634f
+
+/* The instructions are there for sm_90a alone. */
+#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define SERVED 1
+#else
+#define SERVED 0
+#endif
+
+/* elsewhere nothing uses what is here */
+#if !SERVED
+#pragma nv_diag_suppress 177
+#endif
+
+static __device__ __forceinline__ uint32_t shared_at (const void *p)
+{
+    return (uint32_t)__cvta_generic_to_shared (p);
+}
+
+static __device__ __forceinline__ void barrier_make (uint32_t at, int arrivals)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at),
+                 "r"(arrivals)
+                 : "memory");
+}
+
+static __device__ __forceinline__ void barrier_arrive (uint32_t at)
+{
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(at)
+                 : "memory");
+}
+
+/* Arrive, and wait for [bytes] of copies too. */
+static __device__ __forceinline__ void barrier_expect (uint32_t at, int bytes)
+{
+    asm volatile(
+        "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at),
+        "r"(bytes)
+        : "memory");
+}
+
+/* Until the phase of [parity] is over. */
+static __device__ __forceinline__ void barrier_wait (uint32_t at,
+                                                     uint32_t parity)
+{
+    asm volatile("{\n"
+                 ".reg .pred done;\n"
+                 "again:\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+                 "@done bra over;\n"
+                 "bra again;\n"
+                 "over:\n"
+                 "}" ::"r"(at),
+                 "r"(parity)
+                 : "memory");
+}
+
+/* A tile of head [h] from position [t] of sequence [b]; what lies past the
+ * sequence is 0. */
+static __device__ __forceinline__ void tile_bring (uint32_t to,
+                                                   const CUtensorMap *from,
+                                                   int h, int t, int b,
+                                                   uint32_t barrier)
+{
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile."
+                 "mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], "
+                 "[%6];" ::"r"(to),
+                 "l"(from), "r"(0), "r"(h), "r"(t), "r"(b), "r"(barrier)
+                 : "memory");
+}
+
+static __device__ __forceinline__ void bytes_bring (uint32_t to,
+                                                    const void *from, int bytes,
+                                                    uint32_t barrier)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::"
+                 "bytes [%0], [%1], %2, [%3];" ::"r"(to),
+                 "l"(from), "r"(bytes), "r"(barrier)
+                 : "memory");
+}
+
+/* Of a tile, for either side of a product. Sixteen columns on it is 2 more, and
+ * sixteen rows on 128. */
+static __device__ __forceinline__ uint64_t describe (uint32_t at)
+{
+    return (uint64_t)(at >> 4 & 0x3fff) | (uint64_t)1 << 16
+           | (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 62;
+}
+
+static __device__ __forceinline__ void products_fence (void)
+{
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+static __device__ __forceinline__ void products_commit (void)
+{
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+template <int N> static __device__ __forceinline__ void products_wait (void)
+{
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
+}
+
+/* What the compiler may not move across this place. */
+template <int N> static __device__ __forceinline__ void keep (float (&c)[N])
+{
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        asm volatile("" : "+f"(c[i])::"memory");
+}
+
+template <int N> static __device__ __forceinline__ void keep (uint32_t (&c)[N])
+{
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        asm volatile("" : "+r"(c[i])::"memory");
+}
+
+#define SUMS8(c, i)                                                            \
+    "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3]),                \
+        "+f"(c[i + 4]), "+f"(c[i + 5]), "+f"(c[i + 6]), "+f"(c[i + 7])
+#define SUMS32(c, i)                                                           \
+    SUMS8 (c, i), SUMS8 (c, i + 8), SUMS8 (c, i + 16), SUMS8 (c, i + 24)
+#define LIST32                                                                 \
+    "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,"   \
+    "%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
+#define LIST64                                                                 \
+    LIST32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47," \
+           "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+#define WGMMA(n, type)                                                         \
+    "wgmma.mma_async.sync.aligned.m64n" n "k16.f32." type "." type " "
+
+/* c (64 x 128) = or += a b, of a tile's sixteen columns each. */
+#define LONG_ROWS(name, type)                                                  \
+    template <int ADD>                                                         \
+    static __device__ __forceinline__ void rows_##name (                       \
+        float (&c)[64], uint64_t a, uint64_t b)                                \
+    {                                                                          \
+        asm volatile("{.reg .pred p; setp.ne.b32 p, %66, 0;" WGMMA (           \
+                         "128", type) "{" LIST64                               \
+                                      "}, %64, %65, p, 1, 1, 0, 0;}"           \
+                     : SUMS32 (c, 0), SUMS32 (c, 32)                           \
+                     : "l"(a), "l"(b), "n"(ADD));                              \
+    }
+
+/* c (64 x 64) = or += a b, a's fragment of sixteen columns in registers. */
+#define SHORT_ROWS(name, type)                                                 \
+    template <int ADD>                                                         \
+    static __device__ __forceinline__ void rows_##name (                       \
+        float (&c)[32], const uint32_t *a, uint64_t b)                         \
+    {                                                                          \
+        asm volatile("{.reg .pred p; setp.ne.b32 p, %37, 0;" WGMMA (           \
+                         "64", type) "{" LIST32                                \
+                                     "}, {%32,%33,%34,%35}, %36, p, 1, 1, 0;}" \
+                     : SUMS32 (c, 0)                                           \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b),     \
+                       "n"(ADD));                                              \
+    }
+
+/* The same where b's sixteen lie along its rows; [add] at run time. */
+#define COLUMNS(name, type)                                                    \
+    static __device__ __forceinline__ void columns_##name (                    \
+        float (&c)[32], const uint32_t *a, uint64_t b, int add)                \
+    {                                                                          \
+        asm volatile("{.reg .pred p; setp.ne.b32 p, %37, 0;" WGMMA (           \
+                         "64", type) "{" LIST32                                \
+                                     "}, {%32,%33,%34,%35}, %36, p, 1, 1, 1;}" \
+                     : SUMS32 (c, 0)                                           \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b),     \
+                       "r"(add));                                              \
+    }
+
+LONG_ROWS (bf16, "bf16")
+LONG_ROWS (f16, "f16")
+SHORT_ROWS (bf16, "bf16")
+SHORT_ROWS (f16, "f16")
+COLUMNS (bf16, "bf16")
+COLUMNS (f16, "f16")
+
+struct bf16 {
+    static __device__ __forceinline__ uint32_t pack (float low, float high)
+    {
+        __nv_bfloat162 h = __floats2bfloat162_rn (low, high);
+
+        return *(uint32_t *)&h;
+    }
+    static __device__ __forceinline__ float2 floats (uint32_t two)
+    {
+        return __bfloat1622float2 (*(__nv_bfloat162 *)&two);
+    }
+    template <int ADD, int N, class A>
+    static __device__ __forceinline__ void rows (float (&c)[N], A a, uint64_t b)
+    {
+        rows_bf16<ADD> (c, a, b);
+    }
+    static __device__ __forceinline__ void columns (float (&c)[32],
+                                                    const uint32_t *a,
+                                                    uint64_t b, int add)
+    {
+        columns_bf16 (c, a, b, add);
+    }
+};
+
+struct f16 {
+    static __device__ __forceinline__ uint32_t pack (float low, float high)
+    {
+        __half2 h = __floats2half2_rn (low, high);
+
+        return *(uint32_t *)&h;
+    }
+    static __device__ __forceinline__ float2 floats (uint32_t two)
+    {
+        return __half22float2 (*(__half2 *)&two);
+    }
+    template <int ADD, int N, class A>
+    static __device__ __forceinline__ void rows (float (&c)[N], A a, uint64_t b)
+    {
+        rows_f16<ADD> (c, a, b);
+    }
+    static __device__ __forceinline__ void columns (float (&c)[32],
+                                                    const uint32_t *a,
+                                                    uint64_t b, int add)
+    {
+        columns_f16 (c, a, b, add);
+    }
+};
+
+/* c (64 x 2N) = the tile of [a] times the turned rows of [b], over 64 elements:
+ * a is a descriptor. */
+template <class E, int N>
+static __device__ __forceinline__ void product_rows (float (&c)[N], uint64_t a,
+                                                     uint64_t b)
+{
+    E::template rows<0> (c, a, b);
+#pragma unroll
+    for (int k = 1; k < TILE / 16; k++)
+        E::template rows<1> (c, a + k * 2, b + k * 2);
+}
+
+/* The same with a's fragments in registers. */
+template <class E, int N>
+static __device__ __forceinline__ void product_rows (float (&c)[N],
+                                                     const uint32_t (&a)[16],
+                                                     uint64_t b)
+{
+    E::template rows<0> (c, (const uint32_t *)a, b);
+#pragma unroll
+    for (int k = 1; k < TILE / 16; k++)
+        E::template rows<1> (c, (const uint32_t *)(a + k * 4), b + k * 2);
+}
+
+/* c (64 x 64) = the fragments of a (64 x 4N) times 4N rows of [b], or that much
+ * more with [add]. */
+template <class E, int N>
+static __device__ __forceinline__ void product_columns (float (&c)[32],
+                                                        const uint32_t (&a)[N],
+                                                        uint64_t b, bool add)
+{
+    E::columns (c, a, b, add);
+#pragma unroll
+    for (int k = 1; k < N / 4; k++)
+        E::columns (c, a + k * 4, b + k * 128, 1);
+}
+
+/* The fragments of a tile, for the left side. */
+static __device__ __forceinline__ void fragments (uint32_t (&r)[16],
+                                                  uint32_t tile)
+{
+    int lane = (int)threadIdx.x % 32, row = (int)threadIdx.x % GROUP / 32 * 16;
+
+    row += lane % 16;
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        uint32_t at = tile + row * 128 + ((k * 2 + lane / 16) ^ row % 8) * 16;
+
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, "
+                     "[%4];"
+                     : "=r"(r[k * 4]), "=r"(r[k * 4 + 1]), "=r"(r[k * 4 + 2]),
+                       "=r"(r[k * 4 + 3])
+                     : "r"(at)
+                     : "memory");
+    }
+}
+
+/* 2^x to two units in the last place; 0 for -Inf, NaN for NaN. */
+static __device__ __forceinline__ float power_of_2 (float x)
+{
+    float y;
+
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/* Rows row.. of a warp's 16 x 64 times [times]; the rows before T. */
+template <class E>
+static __device__ __forceinline__ void result_store (uint16_t *at, size_t pitch,
+                                                     const float (&c)[32],
+                                                     int row, int T,
+                                                     float times)
+{
+    int lane = (int)threadIdx.x % 32, r = row + lane / 4;
+
+#pragma unroll
+    for (int n = 0; n < 8; n++) {
+        int column = n * 8 + lane % 4 * 2;
+        const float *x = c + n * 4;
+
+        if (r < T)
+            *(uint32_t *)(at + (size_t)r * pitch + column) =
+                E::pack (x[0] * times, x[1] * times);
+        if (r + 8 < T)
+            *(uint32_t *)(at + (size_t)(r + 8) * pitch + column) =
+                E::pack (x[2] * times, x[3] * times);
+    }
+}
+
+/* Registers that the warps of a group may hold from here on. */
+template <int N> static __device__ __forceinline__ void registers_more (void)
+{
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
+}
+
+template <int N> static __device__ __forceinline__ void registers_fewer (void)
+{
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
+}
+
+#endif
