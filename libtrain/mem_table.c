@@ -5,6 +5,9 @@
 
 #include "mem_table.h"
 
+#include <fnmatch.h>
+#include <string.h>
+
 #include "decoder_impl.h"
 #include "err.h"
 #include "optim_far.h"
@@ -44,6 +47,43 @@ static size_t largest (const train_decoder_t *m)
     return most;
 }
 
+/* Does it train? As fsdp_match marks them; patterns are its own, and checked
+ * there. */
+static bool trains (const train_decoder_t *m, const char *frozen,
+                    const char *name)
+{
+    char pattern[512];
+
+    if (m->config.lora.rank > 0 && !decoder_is_lora (name))
+        return false;
+    for (const char *at = frozen ? frozen : ""; *at;) {
+        size_t n = strcspn (at, ",");
+
+        if (n < sizeof (pattern)) {
+            memcpy (pattern, at, n);
+            pattern[n] = '\0';
+            if (fnmatch (pattern, name, 0) == 0)
+                return false;
+        }
+        at += n + (at[n] == ',');
+    }
+    return true;
+}
+
+/* Elements with moments, of a rank that holds [held]: those that train are side by
+ * side where they are half or less (optim.c). Of a shard the rank is meant that
+ * has most. */
+static size_t with_moments (const train_decoder_t *m,
+                            const train_trainer_options_t *o, size_t held)
+{
+    size_t sum = 0;
+
+    for (size_t i = 0; i < m->n_params; i++)
+        if (trains (m, o->frozen, m->params[i].name))
+            sum += m->params[i].count;
+    return sum > held / 2 || o->offload ? held : sum;
+}
+
 /* Weights and all that has their shape. */
 static void add_model (struct table *t, const train_decoder_t *m,
                        const train_trainer_options_t *o, size_t world)
@@ -66,7 +106,8 @@ static void add_model (struct table *t, const train_decoder_t *m,
     add (t, "masters of the weights", wide,
          elem == real || o->offload ? 0 : held * real, false);
     add (t, "gradients", wide, held * real, false);
-    add (t, "AdamW's moments", wide, o->offload ? 0 : 2 * held * real, false);
+    add (t, "AdamW's moments", wide,
+         o->offload ? 0 : 2 * with_moments (m, o, held) * real, false);
     add (t, "pieces of what is offloaded", wide,
          o->offload ? adamw_far_bytes (held) : 0, false);
 }

@@ -61,19 +61,43 @@ static train_status_t add_ranges (train_adamw_t *a, const train_param_t *params,
             && (!a->opts.stochastic || last->first + last->count == number))
             last->count += p->count;
         else
-            a->range[a->n_ranges++] =
-                (struct adamw_range){p->offset, p->count, p->decay, number};
+            a->range[a->n_ranges++] = (struct adamw_range){.offset = p->offset,
+                                                           .count = p->count,
+                                                           .decay = p->decay,
+                                                           .first = number};
     }
     return TRAIN_OK;
 }
 
-/* The k-th array of the arena. */
-static train_status_t view (const train_adamw_t *a, train_tensor_t *t, size_t k,
-                            train_error_t *err)
+/* Moments of the ranges, side by side where that halves them, or as the
+ * parameters lie. Of pieces that pass through a GPU all arrays have one order. */
+static void place_moments (train_adamw_t *a, bool own)
 {
-    int64_t shape[1] = {(int64_t)a->numel};
+    size_t sum = 0;
 
-    TRY (train_tensor_view (t, (char *)a->arena + k * a->numel * a->esize,
+    a->state = a->numel;
+    for (size_t i = 0; i < a->n_ranges; i++) {
+        a->range[i].at = a->range[i].offset;
+        sum += a->range[i].count;
+    }
+    if (!own || a->opts.offload || sum > a->numel / 2)
+        return;
+    a->state = 0;
+    for (size_t i = 0; i < a->n_ranges; i++) {
+        a->range[i].at = a->state;
+        a->state += a->range[i].count;
+    }
+    if (a->state == 0)
+        a->state = 1; /* a shard without what trains */
+}
+
+/* [n] elements from the [first] of the arena on. */
+static train_status_t view (const train_adamw_t *a, train_tensor_t *t,
+                            size_t first, size_t n, train_error_t *err)
+{
+    int64_t shape[1] = {(int64_t)n};
+
+    TRY (train_tensor_view (t, (char *)a->arena + first * a->esize,
                             a->dtype == TRAIN_F64 ? TRAIN_F64 : TRAIN_F32, 1,
                             shape, err));
     if (a->gpu && !a->opts.offload)
@@ -94,7 +118,6 @@ static train_status_t add_arena (train_adamw_t *a, train_error_t *err)
 
 static train_status_t add_moments (train_adamw_t *a, train_error_t *err)
 {
-    size_t arrays = adamw_is_half (a) ? 3 : 2;
     train_status_t status;
     void *factor = NULL;
 
@@ -103,15 +126,15 @@ static train_status_t add_moments (train_adamw_t *a, train_error_t *err)
         return err_set (err, TRAIN_ENOMEM,
                         "no memory for the moments of %zu parameters",
                         a->numel);
-    a->bytes = arrays * a->numel * a->esize;
+    a->bytes = (2 * a->state + (adamw_is_half (a) ? a->numel : 0)) * a->esize;
     if ((status = add_arena (a, err)) != TRAIN_OK)
         return err_prefix (err, status, "moments of %zu parameters", a->numel);
     TRY (a->ops->alloc (a->device, sizeof (float), &factor, err));
     a->factor = factor;
-    TRY (view (a, &a->m, 0, err));
-    TRY (view (a, &a->v, 1, err));
+    TRY (view (a, &a->m, 0, a->state, err));
+    TRY (view (a, &a->v, a->state, a->state, err));
     if (adamw_is_half (a))
-        TRY (view (a, &a->masters, 2, err));
+        TRY (view (a, &a->masters, 2 * a->state, a->numel, err));
     return a->ops->sync (NULL, err);
 }
 
@@ -136,7 +159,7 @@ static train_status_t check_place (const DLDevice *d, bool offload,
 train_status_t adamw_create_at (const train_adamw_options_t *opts,
                                 train_dtype_t dtype, size_t numel,
                                 const train_param_t *params,
-                                const uint64_t *first, size_t n,
+                                const uint64_t *first, size_t n, bool own,
                                 train_adamw_t **ret_adamw, train_error_t *err)
 {
     train_adamw_options_t o;
@@ -162,6 +185,7 @@ train_status_t adamw_create_at (const train_adamw_options_t *opts,
     if ((status = backend_find (a->gpu ? "cuda" : "host", &a->ops, err))
         == TRAIN_OK)
         status = add_ranges (a, params, first, n, err);
+    place_moments (a, own);
     if (status == TRAIN_OK)
         status = add_moments (a, err);
     if (status != TRAIN_OK)
@@ -177,8 +201,8 @@ train_status_t train_adamw_create (const train_adamw_options_t *opts,
                                    train_adamw_t **ret_adamw,
                                    train_error_t *err)
 {
-    return adamw_create_at (opts, dtype, numel, params, NULL, n, ret_adamw,
-                            err);
+    return adamw_create_at (opts, dtype, numel, params, NULL, n, false,
+                            ret_adamw, err);
 }
 
 void train_adamw_destroy (train_adamw_t *a)

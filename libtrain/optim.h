@@ -26,16 +26,29 @@ train_status_t adamw_enqueue_copy (train_adamw_t *adamw, DLTensor *weights,
 /* adamw_create_at - train_adamw_create of a part of a model.
  *   first   (n) number of each parameter's first element in the model; NULL: its
  *           offset
+ *   own     where the parameters are half of [numel] or less, moments are of
+ *           them alone, side by side: m and v have fewer elements. Not with
+ *           offload
  * adamw_round - where rounding is stochastic: the BF16 of F32 weights as the
  * last update wrote it, enqueued; other elements stay.
  *   p, copy   (numel) of the optimizer's device */
 train_status_t adamw_create_at (const train_adamw_options_t *opts,
                                 train_dtype_t dtype, size_t numel,
                                 const train_param_t *params,
-                                const uint64_t *first, size_t n,
+                                const uint64_t *first, size_t n, bool own,
                                 train_adamw_t **ret_adamw, train_error_t *err);
 void adamw_round (train_adamw_t *adamw, const float *p, uint16_t *copy,
                   void *stream);
+
+/* adamw_spread - of an optimizer whose moments are side by side: m and v as the
+ * parameters lie, zero between them, in host memory that free(3) gives back, at
+ * [m] and [v] (both NULL: they lie so already). What has no moments takes no
+ * memory as long as it is only read. TRAIN_ENOMEM, TRAIN_EDEVICE.
+ * adamw_gather - the moments become those. */
+train_status_t adamw_spread (train_adamw_t *adamw, void **ret_m, void **ret_v,
+                             train_error_t *err);
+train_status_t adamw_gather (train_adamw_t *adamw, const void *m, const void *v,
+                             train_error_t *err);
 
 /* adamw_widen - masters that are not there yet become [weights].
  * adamw_narrow - [weights] become the masters, rounded; these are there from

@@ -43,13 +43,12 @@ static void *start (const DLTensor *t)
 }
 
 #define UPDATE(real, suffix)                                                   \
-    kern_adamw_##suffix##_host ((real *)start (weights) + r->offset,           \
-                                (real *)start (&a->m.t) + r->offset,           \
-                                (real *)start (&a->v.t) + r->offset,           \
-                                (const real *)start (grads) + r->offset,       \
-                                r->count, lr, o->beta1, o->beta2, o->eps,      \
-                                r->decay ? o->weight_decay : 0, grad_scale,    \
-                                a->updates + 1, NULL)
+    kern_adamw_##suffix##_host (                                               \
+        (real *)start (weights) + r->offset, (real *)start (&a->m.t) + r->at,  \
+        (real *)start (&a->v.t) + r->at,                                       \
+        (const real *)start (grads) + r->offset, r->count, lr, o->beta1,       \
+        o->beta2, o->eps, r->decay ? o->weight_decay : 0, grad_scale,          \
+        a->updates + 1, NULL)
 
 static void update_plain (train_adamw_t *a, DLTensor *weights,
                           const DLTensor *grads, double lr, double grad_scale)
@@ -170,8 +169,9 @@ static void update_piece (void *arg, float *const at[], size_t first, size_t n)
             end = first + n;
         if (from >= end)
             continue;
-        for (int k = 0; k < ADAMW_FAR_ARRAYS; k++)
-            part[k] = at[k] ? at[k] + (from - first) : u->weights + from;
+        part[0] = at[0] ? at[0] + (from - first) : u->weights + from;
+        for (int k = 1; k < ADAMW_FAR_ARRAYS; k++)
+            part[k] = at[k] + (r->at + (from - r->offset) - first);
         update_part (u, r, part, from, end - from);
     }
 }

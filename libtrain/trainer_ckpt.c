@@ -6,6 +6,7 @@
  * from it. */
 #include "config.h"
 
+#include "optim.h"
 #include "trainer.h"
 
 #include <stdio.h>
@@ -112,6 +113,37 @@ static struct ckpt_run run_of (train_trainer_t *t)
     };
 }
 
+/* Moments of what trains alone, as the weights lie; [wide] is to be freed. */
+struct moments {
+    void *wide[2]; /* m and v; NULL: they lie so already */
+    train_tensor_t t[2];
+};
+
+static train_status_t moments_open (train_trainer_t *t, struct ckpt_run *run,
+                                    struct moments *o, train_error_t *err)
+{
+    const DLTensor *m = train_adamw_m (t->adamw);
+    DLTensor **to[2] = {&run->m, &run->v};
+    int64_t shape[1] = {train_tensor_numel (run->weights)};
+    train_dtype_t dtype;
+
+    TRY (adamw_spread (t->adamw, &o->wide[0], &o->wide[1], err));
+    if (!o->wide[0])
+        return TRAIN_OK;
+    TRY (train_dtype_of (m->dtype, &dtype, err));
+    for (int i = 0; i < 2; i++) {
+        TRY (train_tensor_view (&o->t[i], o->wide[i], dtype, 1, shape, err));
+        *to[i] = &o->t[i].t;
+    }
+    return TRAIN_OK;
+}
+
+static void moments_close (struct moments *o)
+{
+    free (o->wide[0]);
+    free (o->wide[1]);
+}
+
 /* Has this rank something of its own to write and read? */
 static bool takes_part (const train_trainer_t *t)
 {
@@ -124,6 +156,8 @@ static train_status_t begin (train_trainer_t *t, const char *dir, int keep,
     train_ckpt_state_t state = state_of (t);
     train_ckpt_piece_t beside[TRAINER_BESIDE];
     struct ckpt_run run = run_of (t);
+    struct moments moments = {.wide = {NULL}};
+    train_status_t status;
 
     if (!takes_part (t))
         return TRAIN_OK;
@@ -133,7 +167,11 @@ static train_status_t begin (train_trainer_t *t, const char *dir, int keep,
     if (!t->saver)
         TRY (train_ckpt_saver_create (trainer_is_sharded (t) ? t->group : NULL,
                                       &t->saver, err));
-    return ckpt_run_start (t->saver, dir, &state, &run, keep, err);
+    status = moments_open (t, &run, &moments, err);
+    if (status == TRAIN_OK) /* copies what it is given */
+        status = ckpt_run_start (t->saver, dir, &state, &run, keep, err);
+    moments_close (&moments);
+    return status;
 }
 
 /* The one before is waited for here, so that its name is known when it ends. */
@@ -284,11 +322,17 @@ static train_status_t read_own (train_trainer_t *t, const char *path,
                                 train_ckpt_state_t *state, train_error_t *err)
 {
     struct ckpt_run run = run_of (t);
+    struct moments moments = {.wide = {NULL}};
     train_status_t status;
 
     if (!takes_part (t))
         return TRAIN_OK;
-    status = ckpt_run_load (path, &run, state, err);
+    status = moments_open (t, &run, &moments, err);
+    if (status == TRAIN_OK)
+        status = ckpt_run_load (path, &run, state, err);
+    if (status == TRAIN_OK && moments.wide[0])
+        status = adamw_gather (t->adamw, moments.wide[0], moments.wide[1], err);
+    moments_close (&moments);
     if (status == TRAIN_OK && (status = same_run (t, state, err)) != TRAIN_OK)
         err_prefix (err, status, "checkpoint %s", path);
     return status;

@@ -75,8 +75,8 @@ static train_status_t make_adamw (train_trainer_t *t,
     }
     o.device = c->device;
     o.offload = t->opts.offload;
-    status = train_adamw_create (&o, c->dtype, train_decoder_numel (t->decoder),
-                                 params, k, &t->adamw, err);
+    status = adamw_create_at (&o, c->dtype, train_decoder_numel (t->decoder),
+                              params, NULL, k, true, &t->adamw, err);
     free (params);
     return status;
 }

@@ -9,9 +9,12 @@
 #include <setjmp.h>
 #include <cmocka.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <train/optim.h>
+
+#include "libtrain/optim.h"
 
 #include "kernels/half.h"
 
@@ -323,6 +326,49 @@ static void test_gaps (void **state)
     train_adamw_destroy (a);
 }
 
+/* Moments of what trains alone: the same updates, and as the weights lie. */
+static void test_own_moments (void **state)
+{
+    double w[N] = {1, 1, 1, 1}, again[N] = {1, 1, 1, 1}, g[N] = {1, 9, 2, 9};
+    int64_t shape[1] = {N};
+    train_tensor_t weights, others, grads;
+    train_param_t two[2] = {params[0], params[0]};
+    train_adamw_t *a = NULL, *b = NULL;
+    void *m, *v;
+
+    (void)state;
+    two[1].offset = 2;
+    train_tensor_view (&weights, w, TRAIN_F64, 1, shape, NULL);
+    train_tensor_view (&others, again, TRAIN_F64, 1, shape, NULL);
+    train_tensor_view (&grads, g, TRAIN_F64, 1, shape, NULL);
+    assert_int_equal (
+        train_adamw_create (&good, TRAIN_F64, N, two, 2, &a, NULL), TRAIN_OK);
+    assert_int_equal (
+        adamw_create_at (&good, TRAIN_F64, N, two, NULL, 2, true, &b, NULL),
+        TRAIN_OK);
+    assert_int_equal (train_tensor_numel (train_adamw_m (b)), 2);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal (
+            train_adamw_step (a, &weights.t, &grads.t, 0.1, 1, NULL), 0);
+        assert_int_equal (
+            train_adamw_step (b, &others.t, &grads.t, 0.1, 1, NULL), 0);
+    }
+    assert_memory_equal (w, again, sizeof (w));
+    assert_int_equal (adamw_spread (b, &m, &v, NULL), 0);
+    assert_memory_equal (m, train_adamw_m (a)->data, sizeof (w));
+    assert_memory_equal (v, train_adamw_v (a)->data, sizeof (w));
+    ((double *)m)[2] = 5;
+    ((double *)m)[3] = 7; /* of nobody */
+    assert_int_equal (adamw_gather (b, m, v, NULL), 0);
+    assert_true (((double *)train_adamw_m (b)->data)[1] == 5);
+    free (m);
+    free (v);
+    assert_int_equal (adamw_spread (a, &m, &v, NULL), 0);
+    assert_null (m);
+    train_adamw_destroy (a);
+    train_adamw_destroy (b);
+}
+
 static void test_norm_and_clip (void **state)
 {
     float x[3] = {3, 4, 0};
@@ -359,6 +405,7 @@ int main (void)
         cmocka_unit_test (test_table_f64),
         cmocka_unit_test (test_table_f32),
         cmocka_unit_test (test_gaps),
+        cmocka_unit_test (test_own_moments),
         cmocka_unit_test (test_norm_and_clip),
     };
 

@@ -68,7 +68,7 @@ static void open_part (struct part *k, size_t from, size_t n)
         k->g[i] = (float)cos (3 * (double)(from + i));
     }
     assert_int_equal (adamw_create_at (&opts, TRAIN_F32, n, params, first,
-                                       count, &k->a, &err),
+                                       count, false, &k->a, &err),
                       TRAIN_OK);
     assert_int_equal (
         train_tensor_view (&k->w, k->p, TRAIN_F32, 1, shape, &err), 0);
