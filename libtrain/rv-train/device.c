@@ -83,6 +83,9 @@ static train_status_t open_group (const struct settings *set,
 
     if (train_group_size (group) == 1 && set->strategy < TRAIN_SHARD_GRAD_OP)
         return TRAIN_OK;
+    /* The order of sums must not follow from what NCCL expects of a tree. */
+    if (set->deterministic)
+        setenv ("NCCL_ALGO", "Ring", 0);
     snprintf (name, sizeof (name), "cuda:%d", device);
     return train_group_create (&o, ret, err);
 }

@@ -136,6 +136,8 @@ done
 if [ "$gpus" -gt 1 ]; then
     OWN=1 ok "each rank sees its own GPU alone" ranks "$gpus" shard.strategy=full "log.file=$tmp/own"
     ok "the same losses" near "$tmp/fp32" "$tmp/own" 1e-4 $steps
+    NCCL_DEBUG=INFO ok "deterministic, with what NCCL says" ranks "$gpus" shard.strategy=ddp run.steps=10 optim.warmup=1
+    ok "its sums are made in rings" grep -q 'NCCL_ALGO set by environment to Ring' "$tmp/out"
     twin ()
     {
         ! TWIN=1 ranks 2 && grep -q 'ranks 0 and 1 both have GPU' "$tmp/out"
