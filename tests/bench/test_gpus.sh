@@ -113,6 +113,36 @@ stopped ()
 }
 
 ok "ended early: the table, and no process of it stays" stopped
+# A folder with one twin, and a Python that has a PyTorch and runs that.
+twin ()
+{
+    local row='{"op": "all_reduce", "bytes": 8192, "us": 21.5, "busbw_gbps": 0.4}'
+    mkdir -p "$tmp/anchors" && : >"$tmp/anchors/collectives_torch.py"
+    printf '#!/bin/sh\ncase "$*" in\n*--nproc_per_node=2*collectives_torch.py) echo '"'%s'"' ;;\nesac\n' \
+        "$row" >"$tmp/python"
+    chmod +x "$tmp/python"
+    gpus --device host --through direct --only groups,weak-1b --anchors "$tmp/anchors" \
+        --python "$tmp/python" && says "PyTorch 21.5 us (calls not waited for)"
+}
+
+# The loop with a preset more, and its own arguments.
+preset ()
+{
+    printf 'import sys\nPRESETS = {"1b": (16,)}\nprint(PRESETS["8b"], sys.argv[1:], __name__)\n' >"$tmp/loop.py"
+    "$python" "$top_srcdir/tests/bench/gpus_torch.py" "$tmp/loop.py" --preset 8b >"$tmp/out" 2>&1 &&
+        says "(32, 4096, 32, 8, 14336) ['--preset', '8b'] __main__"
+}
+
+no_preset ()
+{
+    echo 'OTHERS = {}' >"$tmp/loop.py"
+    ! "$python" "$top_srcdir/tests/bench/gpus_torch.py" "$tmp/loop.py" >"$tmp/out" 2>&1 &&
+        says "has no PRESETS to add 8b to"
+}
+
+ok "a twin of PyTorch is run where it is, beside ours" twin
+ok "its loop gets the preset 8b" preset
+ok "one without presets is refused" no_preset
 ok "what one GPU cannot show is said" single
 ok "after its minutes nothing begins" over
 ok "a part that is none is refused" refused "no part 'weak-2b'; there are groups, weak-1b" --only weak-2b
