@@ -56,6 +56,7 @@ def compare(build, gguf_file):
         write_model(gguf_file, folder)
         ids, text = rollout(build, folder)
         model = LlamaForCausalLM.from_pretrained(folder)
+        model.generation_config.eos_token_id = None  # as --ignore-eos
         tokenizer = Tokenizer.from_file(os.path.join(folder, "tokenizer.json"))
         for i, prompt in enumerate(PROMPTS):
             given = tokenizer.encode(prompt).ids
