@@ -373,6 +373,7 @@ static train_status_t pass (train_grpo_trainer_t *t, int first, int n,
     TRY (start (t, first, n, is_blind (t), &b, err));
     fill_rest (t, &b);
     *counted += b.tokens;
+    t->trainer->slow.now += (int64_t)b.B * b.T;
     return t->decoder->gpu ? loss_on_gpu (t, &b, &whole, err)
                            : loss_on_host (t, &b, &whole, scale, err);
 }

@@ -67,11 +67,10 @@ static train_status_t add_time (train_trainer_t *t, train_error_t *err)
     double s;
 
     TRY (slow_gpu_read (t->slow.gpu, &s, &timed, err));
-    t->slow.steps++;
-    if (!timed)
-        return TRAIN_OK;
-    t->slow.own_s += s;
-    t->slow.timed++;
+    if (timed)
+        trainer_slow_add (&t->slow, s, 0);
+    else
+        trainer_slow_skip (&t->slow);
     return TRAIN_OK;
 }
 

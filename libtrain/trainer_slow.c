@@ -61,8 +61,15 @@ void trainer_slow_fini (struct trainer_slow *slow)
 void trainer_slow_add (struct trainer_slow *slow, double s, double waited_s)
 {
     slow->own_s += s - waited_s;
-    slow->steps++;
+    slow->work += slow->now;
     slow->timed++;
+    trainer_slow_skip (slow);
+}
+
+void trainer_slow_skip (struct trainer_slow *slow)
+{
+    slow->steps++;
+    slow->now = 0;
 }
 
 static int by_value (const void *a, const void *b)
@@ -106,17 +113,24 @@ int trainer_slow_find (const double *s, int n, double factor,
     return s[worst] > factor * m ? worst : -1;
 }
 
-/* Every rank's seconds a row, on every rank. */
+/* Rows, or of a source, whose rows are not alike, tokens. */
+static double own_work (const train_trainer_t *t)
+{
+    return t->data ? (double)t->slow.timed * t->rows : (double)t->slow.work;
+}
+
+/* Every rank's seconds a row or token, on every rank; behind them the work of
+ * all. */
 static train_status_t exchange (train_trainer_t *t, double *s,
                                 train_error_t *err)
 {
     int n = train_group_size (t->group);
-    int64_t shape[1] = {n}, steps = t->slow.timed;
+    int64_t shape[1] = {n + 1};
     train_tensor_t view;
 
-    if (t->rows > 0 && steps > 0)
-        s[train_group_rank (t->group)] =
-            t->slow.own_s / (double)(steps * t->rows);
+    s[n] = own_work (t);
+    if (s[n] > 0)
+        s[train_group_rank (t->group)] = t->slow.own_s / s[n];
     TRY (train_tensor_view (&view, s, TRAIN_F64, 1, shape, err));
     return train_all_reduce (t->group, &view.t, TRAIN_SUM, err);
 }
@@ -133,10 +147,10 @@ static train_status_t name (train_trainer_t *t, int rank, const double *s,
     TRY (train_broadcast_object (t->group, host, strlen (host) + 1, rank, &got,
                                  &n, err));
     snprintf (text, size,
-              "rank %d on %s is slow: %.3g ms of its own for a row of the "
+              "rank %d on %s is slow: %.3g ms of its own for a %s of the "
               "batch, the median of the others is %.3g ms (%lld steps)",
-              rank, (const char *)got, s[rank] * 1e3, others * 1e3,
-              (long long)t->slow.steps);
+              rank, (const char *)got, s[rank] * 1e3, t->data ? "row" : "token",
+              others * 1e3, (long long)t->slow.steps);
     free (got);
     return TRAIN_OK;
 }
@@ -152,19 +166,19 @@ train_status_t train_trainer_slow (train_trainer_t *t, double factor,
     *ret_rank = -1;
     if (!(factor > 1))
         return err_set (err, TRAIN_EINVAL, "factor %g is not above 1", factor);
-    if (!(s = calloc ((size_t)n, sizeof (*s))))
+    if (!(s = calloc ((size_t)n + 1, sizeof (*s))))
         return err_set (err, TRAIN_ENOMEM, "no memory for %d times", n);
     status = exchange (t, s, err);
     rank = status == TRAIN_OK ? trainer_slow_find (s, n, factor, &others) : -1;
-    lost = rank < 0
-               ? 0
-               : (s[rank] - others) * t->opts.batch / n * (double)t->slow.steps;
+    lost = rank < 0 ? 0
+                    : (s[rank] - others) * s[n] / n * (double)t->slow.steps
+                          / (double)t->slow.timed;
     if (rank >= 0 && lost >= LOST_S) {
         status = name (t, rank, s, others, text, size, err);
         *ret_rank = rank;
     }
     t->slow.own_s = 0;
-    t->slow.steps = t->slow.timed = 0;
+    t->slow.steps = t->slow.timed = t->slow.work = 0;
     free (s);
     return status;
 }

@@ -15,7 +15,9 @@ struct trainer_slow {
     double waited_s;            /* in these, since the beginning */
     double own_s;               /* of the steps since the last comparison */
     int64_t steps, timed;       /* since then; steps that are in own_s */
-    struct slow_gpu *gpu;       /* NULL: the host's clock */
+    int64_t now, work;    /* a source's tokens, padding among them: of this
+                                   step; of those in own_s */
+    struct slow_gpu *gpu; /* NULL: the host's clock */
 };
 
 /* trainer_slow_begin - from now on time is taken. The engine's hooks are set.
@@ -24,8 +26,10 @@ train_status_t trainer_slow_begin (struct trainer_slow *slow,
                                    train_decoder_t *decoder,
                                    train_error_t *err);
 void trainer_slow_fini (struct trainer_slow *slow);
-/* trainer_slow_add - a step's passes took [s], [waited_s] of it waiting. */
+/* trainer_slow_add - a step's passes took [s], [waited_s] of it waiting.
+ * trainer_slow_skip - or nobody took the time. */
 void trainer_slow_add (struct trainer_slow *slow, double s, double waited_s);
+void trainer_slow_skip (struct trainer_slow *slow);
 
 /* slow_gpu_create - the clock of a decoder's stream; *ret stays where its backend
  * has none. Of all below NULL is fine.
@@ -46,7 +50,8 @@ train_status_t slow_gpu_read (struct slow_gpu *clock, double *ret_s,
 
 /* trainer_slow_find - the slowest, if its time is over [factor] times the median
  * of the others'; -1: none.
- *   s           (n) seconds a row; 0 or less: a rank without rows, left out
+ *   s           (n) seconds a row or token; 0 or less: a rank without rows,
+ *               left out
  *   ret_median  of the others; written if there are such */
 int trainer_slow_find (const double *s, int n, double factor,
                        double *ret_median);

@@ -360,7 +360,8 @@ static train_status_t take_step (struct grpo *g, bool stop,
     TRY (
         grpo_faults_take (&g->judge, g->run.group, m->base.step, &faults, err));
     status = write_lines (g, m, held, &faults, err);
-    return trainer_agree (g->run.group, status, err);
+    TRY (trainer_agree (g->run.group, status, err));
+    return run_say_slow (&g->run, err);
 }
 
 /* A rank that was to stop while it waited for the reference: all have heard it

@@ -360,7 +360,7 @@ static train_status_t say_unused (struct run *r, train_error_t *err)
     return TRAIN_OK;
 }
 
-static train_status_t say_slow (struct run *r, train_error_t *err)
+train_status_t run_say_slow (struct run *r, train_error_t *err)
 {
     char text[240];
 
@@ -385,7 +385,7 @@ static train_status_t take_step (struct run *r, bool stop, train_metrics_t *m,
     if (due)
         TRY (eval_run (r->eval, r->trainer, &eval, err));
     TRY (report (r, m, due ? &eval : NULL, err));
-    TRY (say_slow (r, err));
+    TRY (run_say_slow (r, err));
     return m->step == 1 ? say_unused (r, err) : TRAIN_OK;
 }
 

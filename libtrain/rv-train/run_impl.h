@@ -48,6 +48,9 @@ train_status_t run_describe (struct run *r, train_error_t *err);
 train_status_t run_prepare_ckpt (struct run *r, train_error_t *err);
 train_status_t run_first_weights (struct run *r, train_error_t *err);
 void run_say_shard (const struct run *r);
+/* run_say_slow - a rank that is slower than the others, as [log] slow has it;
+ * collective. */
+train_status_t run_say_slow (struct run *r, train_error_t *err);
 train_status_t run_resume (struct run *r, train_error_t *err);
 train_status_t run_save (struct run *r, train_error_t *err);
 train_status_t run_save_last (struct run *r, train_error_t *err);

@@ -57,7 +57,8 @@ const char *train_trainer_nonfinite (const train_trainer_t *trainer);
 
 /* train_trainer_slow - compare the ranks' own times in the steps since the last
  * call: of their passes, without what they waited for each other in them, for a
- * row of the batch. On a GPU by its own events, of one step in four.
+ * row of the batch, or a token, padding among them, of completions, whose rows are
+ * not alike (train/grpo_trainer.h). On a GPU by its own events, of one step in four.
  *   factor     slow is over so many times the median of the others; > 1
  *   ret_rank   the slowest, if it is that slow and cost 0.1 s; else -1. The same
  *              on every rank

@@ -7,13 +7,17 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
 #include <train/grpo_trainer.h>
 #include <train/policy.h>
+#include <train/watch.h>
 
+#include "decoder_impl.h"
 #include "group_ranks.h"
 #include "grpo_task.h"
 
@@ -349,6 +353,64 @@ static double by_ranks (const char *layout, int strategy)
     return ret;
 }
 
+static struct decoder_hooks inner; /* a rank's own */
+
+static train_status_t sleepy (void *arg, size_t unit, bool backward,
+                              train_error_t *err)
+{
+    const struct timespec ms = {0, 8000000};
+
+    (void)arg;
+    nanosleep (&ms, NULL);
+    return inner.before (inner.arg, unit, backward, err);
+}
+
+static train_status_t awake (void *arg, size_t unit, bool backward,
+                             train_error_t *err)
+{
+    (void)arg;
+    return inner.after (inner.arg, unit, backward, err);
+}
+
+/* Rank 1 sleeps in its passes. */
+static void slow_rank (struct job *job, int rank, train_group_t *ranks)
+{
+    const struct decoder_hooks hooks = {sleepy, awake, NULL};
+    train_grpo_trainer_options_t o = options ();
+    struct seen *seen = &job->shared->seen[rank];
+    char line[240] = "";
+    int slow = -2;
+    struct run r;
+
+    seen->status = open_run (&r, &o, ranks, TRAIN_F32, by_token, &seen->err);
+    inner = r.decoder->hooks;
+    if (rank == 1)
+        decoder_set_hooks (r.decoder, &hooks);
+    for (int i = 0; i < 6 && seen->status == TRAIN_OK; i++)
+        seen->status =
+            train_grpo_trainer_step (r.trainer, false, NULL, &seen->err);
+    if (seen->status == TRAIN_OK)
+        seen->status =
+            train_trainer_slow (train_grpo_trainer_base (r.trainer), 1.5, &slow,
+                                line, sizeof (line), &seen->err);
+    if (slow != 1 || !strstr (line, "of its own for a token of the batch"))
+        snprintf (seen->note, sizeof (seen->note), "%d: %.150s", slow, line);
+    close_run (&r);
+}
+
+static void test_slow (void **state)
+{
+    struct job job = {.layout = "abb", .body = slow_rank};
+
+    (void)state;
+    run_job (&job);
+    want_ok (&job);
+    for (int i = 0; i < 3; i++)
+        if (*job.shared->seen[i].note)
+            fail_msg ("%s", job.shared->seen[i].note);
+    free_job (&job);
+}
+
 /* Three completions on five ranks: two write nothing, score nothing and have no
  * gradients, and take part (facebookresearch/optimizers#149). */
 static void test_few (void **state)
@@ -380,7 +442,7 @@ int main (void)
         cmocka_unit_test (test_cut),        cmocka_unit_test (test_nothing),
         cmocka_unit_test (test_no_reward),  cmocka_unit_test (test_temperature),
         cmocka_unit_test (test_off_policy), cmocka_unit_test (test_again),
-        cmocka_unit_test (test_few),
+        cmocka_unit_test (test_few),        cmocka_unit_test (test_slow),
     };
 
     return cmocka_run_group_tests (tests, set_up, tear_down);
