@@ -18,6 +18,9 @@ what=${1:-all}
 export NCCL_NVLS_ENABLE=0
 passed=0 failed=0
 gpus=$(nvidia-smi --query-gpu=uuid --format=csv,noheader 2>/dev/null | wc -l)
+if [ -n "${CUDA_VISIBLE_DEVICES:-}" ]; then # of those that are lent alone
+    gpus=$(tr ',' '\n' <<<"$CUDA_VISIBLE_DEVICES" | grep -c .)
+fi
 
 # count NAME STATUS - one more of the sum
 count ()

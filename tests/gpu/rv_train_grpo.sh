@@ -10,7 +10,7 @@ required=${RV_REQUIRE:-}
 # shellcheck source=tests/train/grpo.bash
 . "$top_srcdir/tests/train/grpo.bash"
 grpo_files "$tmp"
-gpus=$(nvidia-smi --query-gpu=uuid --format=csv,noheader 2>/dev/null | wc -l)
+gpus=$(gpus_seen)
 c=("$tmp/small.ini" precision.param=fp32 model.layers=2 model.dim=64 model.heads=4 run.deterministic=on)
 
 # on DEVICE NAME ARG... - a run whose metrics are $tmp/DEVICE.NAME

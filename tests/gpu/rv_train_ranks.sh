@@ -9,7 +9,7 @@ required=${RV_REQUIRE:-}
 . "$top_srcdir/tests/train/lib.bash"
 
 steps=20
-gpus=$(nvidia-smi --query-gpu=uuid --format=csv,noheader 2>/dev/null | wc -l)
+gpus=$(gpus_seen)
 [ "$gpus" -le 4 ] || gpus=4
 if [ "$gpus" = 0 ]; then
     echo "1..0 # SKIP no GPU"

@@ -77,6 +77,16 @@ run ()
     timeout 120 "$train" "$@" >"$tmp/out" 2>&1
 }
 
+# gpus_seen - how many GPUs programs see here.
+gpus_seen ()
+{
+    if [ -n "${CUDA_VISIBLE_DEVICES:-}" ]; then
+        tr ',' '\n' <<<"$CUDA_VISIBLE_DEVICES" | grep -c .
+    else
+        nvidia-smi --query-gpu=uuid --format=csv,noheader 2>/dev/null | wc -l
+    fi
+}
+
 # free_port - a TCP port that nothing listens on now.
 free_port ()
 {
