@@ -29,6 +29,7 @@ static inline void tap_ok (bool good, const char *name)
     tap_count++;
     tap_failed += !good;
     printf ("%sok %d - %s\n", good ? "" : "not ", tap_count, name);
+    fflush (stdout); /* a checker of memory may be cut off by its limit */
 }
 
 /* tap_end - the plan; returns the exit status. */
