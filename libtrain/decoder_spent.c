@@ -47,9 +47,10 @@ train_status_t decoder_settle_grads (train_decoder_t *m, train_error_t *err)
 {
     if (!m->spent)
         return TRAIN_OK;
-    TRY (m->ops->fill (m->device, m->grads.t.data, 0,
-                       (size_t)train_tensor_bytes (&m->grads.t), m->stream,
-                       err));
+    if (m->grads.t.data)
+        TRY (m->ops->fill (m->device, m->grads.t.data, 0,
+                           (size_t)train_tensor_bytes (&m->grads.t), m->stream,
+                           err));
     m->spent = false;
     return TRAIN_OK;
 }

@@ -16,8 +16,8 @@
  * hooks give it places for them, these need not be 0.
  *   lend   until then passes may keep activations in the rooms; for a step of one
  *          decoder_step_add, as another one needs that room elsewhere
- * decoder_settle_grads - if no decoder_step_add came since, they become 0. Not of
- * a bare decoder. */
+ * decoder_settle_grads - if no decoder_step_add came since, they become 0 (a bare
+ * decoder has none), and rooms are not used any more. */
 void decoder_spend_grads (train_decoder_t *decoder, bool lend);
 train_status_t decoder_settle_grads (train_decoder_t *decoder,
                                      train_error_t *err);

@@ -70,8 +70,8 @@ struct fsdp_model {
     void (*forget) (void *arg); /* the engine ends; may be NULL */
     /* Of a GPU; NULL: the model adds to gradients, and has no rooms.
      * spend - the next pass writes its gradients, whatever is there; [lend]: and
-     * may use rooms meanwhile (decoder_spent.h). settle - it will not come: with
-     * replicas they become 0.
+     * may use rooms meanwhile (decoder_spent.h). settle - it will not come, and
+     * nobody uses rooms; with replicas gradients become 0.
      * rooms - sharded: of these [bytes] each; [at] (n_visits) by their units,
      * but for the first's and a second visit's. */
     void (*spend) (void *arg, bool lend);

@@ -177,7 +177,7 @@ train_status_t fsdp_empty_pass (struct fsdp *f, train_error_t *err)
 {
     train_status_t status;
 
-    if (f->spend && !f->sharded)
+    if (f->spend)
         TRY (f->settle (f->arg, err));
     f->blank = true;
     status = visit_all (f, err);

@@ -127,6 +127,8 @@ static void body (struct job *job, int rank, train_group_t *group)
         double got[2];
 
         seen->status = rank_step (&r, s, got, &seen->err);
+        if (seen->status == TRAIN_OK && r.decoder->spent)
+            note (job, rank, "gradients are spent behind a step", 0, s, 0);
         if (may_lend (&r) != (r.decoder->layout.lent > 0))
             note (job, rank, "rooms", 0, s, r.decoder->layout.lent);
         if (seen->status != TRAIN_OK
