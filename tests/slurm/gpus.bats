@@ -12,6 +12,7 @@ setup_file() {
 @test "a step and GRPO of two ranks, on one node and on two" {
     cd "$BATS_TEST_TMPDIR"
     unset "${!SLURM_@}" "${!SBATCH_@}"
+    export PYTHONDONTWRITEBYTECODE=1
     run timeout 100 /usr/bin/python3 "$RV_SRC/tests/bench/gpus.py" --build "$RV_BUILD" \
         --device host --through node,nodes --only weak-1b,grpo,groups --out rows </dev/null
     echo "$output"
