@@ -5,7 +5,7 @@
  * tokens, 8 completions of 256 tokens of each, random weights and rewards, as
  * PyTorch's twin has it; of "tiny" less. ddp, where there are several, grad_op or
  * full: how they share. Rank 0 prints its steps, then one JSON line: medians
- * behind the first step */
+ * behind the first step, of those that write completions */
 #include "config.h"
 
 #include <stdio.h>
@@ -45,6 +45,7 @@ static struct bench {
     train_grpo_trainer_t *trainer;
     int32_t *ids; /* (prompts, length) */
     size_t before, most;
+    int whole; /* steps so far that wrote completions */
     double rollout[MOST], logps[MOST], update[MOST], all[MOST];
 } b;
 
@@ -225,13 +226,16 @@ static void make (void)
 static void one_step (int i)
 {
     train_grpo_metrics_t m = {.size = sizeof (m)};
+    double all;
 
     need (train_grpo_trainer_step (b.trainer, false, &m, &err));
     b.most = used () > b.most ? used () : b.most;
-    b.rollout[i] = m.rollout_s;
-    b.logps[i] = m.logps_s;
-    b.update[i] = m.update_s;
-    b.all[i] = m.rollout_s + m.reward_s + m.logps_s + m.update_s;
+    all = m.rollout_s + m.reward_s + m.logps_s + m.update_s;
+    b.rollout[b.whole] = m.rollout_s;
+    b.logps[b.whole] = m.logps_s;
+    b.update[b.whole] = m.update_s;
+    b.all[b.whole] = all;
+    b.whole += m.rollout_tokens > 0;
     if (b.rank != 0)
         return;
     printf ("step %d: rollout %.3f s (%.0f tok/s), rewards %.3f, logps "
@@ -239,7 +243,7 @@ static void one_step (int i)
             "entropy %.3f, ratio %.6f, length %.1f\n",
             i + 1, m.rollout_s,
             m.rollout_s > 0 ? (double)m.rollout_tokens / m.rollout_s : 0,
-            m.reward_s, m.logps_s, m.update_s, b.all[i], m.base.loss,
+            m.reward_s, m.logps_s, m.update_s, all, m.base.loss,
             m.base.grad_norm, m.entropy, m.ratio, m.length);
     fflush (stdout);
 }
@@ -254,7 +258,7 @@ static int by_value (const void *x, const void *y)
 /* Behind the first step, where there are more. */
 static double median (double *v)
 {
-    int skip = b.steps > 1, n = b.steps - skip;
+    int skip = b.whole > 1, n = b.whole - skip;
 
     qsort (v + skip, (size_t)n, sizeof (*v), by_value);
     return v[skip + n / 2];
