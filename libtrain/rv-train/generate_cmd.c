@@ -18,6 +18,7 @@
 #include <train/generate.h>
 #include <train/tokenizer.h>
 
+#include "cmd_options.h"
 #include "libtrain/backend.h"
 #include "libtrain/err.h"
 #include "model_dir.h"
@@ -61,32 +62,6 @@ static train_status_t real (const char *text, double *ret, const char *name,
     return TRAIN_OK;
 }
 
-static train_status_t whole (const char *text, long most, long *ret,
-                             const char *name, train_error_t *err)
-{
-    char *end;
-
-    errno = 0;
-    *ret = strtol (text, &end, 10);
-    if (end == text || *end || errno || *ret < 0 || *ret > most)
-        return err_set (err, TRAIN_EINVAL, "--%s '%s' is not within 0 and %ld",
-                        name, text, most);
-    return TRAIN_OK;
-}
-
-static train_status_t choice (const char *text, const char *const *words,
-                              size_t n, int *ret, const char *name,
-                              train_error_t *err)
-{
-    for (size_t i = 0; i < n; i++)
-        if (strcmp (text, words[i]) == 0) {
-            *ret = (int)i;
-            return TRAIN_OK;
-        }
-    return err_set (err, TRAIN_EINVAL, "--%s '%s' is none of %s, %s, %s", name,
-                    text, words[0], words[1], words[2]);
-}
-
 static const struct option options[] = {
     {"file", required_argument, NULL, 'f'},
     {"max", required_argument, NULL, 'n'},
@@ -120,7 +95,7 @@ static train_status_t take_list (struct job *j, int which, const char *arg,
         j->stop[j->n_stop++] = (char *)(uintptr_t)arg;
         return TRAIN_OK;
     }
-    TRY (whole (arg, INT_MAX, &v, "stop-id", err));
+    TRY (cmd_whole ("stop-id", arg, 0, INT_MAX, &v, err));
     j->stop_id[j->o.n_stop++] = (int32_t)v;
     return TRAIN_OK;
 }
@@ -128,11 +103,6 @@ static train_status_t take_list (struct job *j, int which, const char *arg,
 static train_status_t take_word (struct job *j, int which, const char *arg,
                                  train_error_t *err)
 {
-    static const char *const devices[] = {"auto", "cpu", "cuda"};
-    static const char *const dtypes[] = {"fp32", "bf16", "fp16"};
-    static const train_dtype_t dtype[] = {TRAIN_F32, TRAIN_BF16, TRAIN_F16};
-    int i;
-
     switch (which) {
     case 'f':
         j->file = arg;
@@ -147,12 +117,9 @@ static train_status_t take_word (struct job *j, int which, const char *arg,
         j->json = true;
         break;
     case 'd':
-        TRY (choice (arg, dtypes, 3, &i, "dtype", err));
-        j->dtype = dtype[i];
-        break;
+        return cmd_dtype (arg, &j->dtype, err);
     default:
-        TRY (choice (arg, devices, 3, &i, "device", err));
-        j->device = i - 1;
+        return cmd_device (arg, &j->device, err);
     }
     return TRAIN_OK;
 }
@@ -164,19 +131,19 @@ static train_status_t take_option (struct job *j, int which, const char *arg,
 
     switch (which) {
     case 'n':
-        TRY (whole (arg, 1 << 20, &v, "max", err));
+        TRY (cmd_whole ("max", arg, 0, 1 << 20, &v, err));
         j->o.max_new = (int)v;
         return TRAIN_OK;
     case 'k':
-        TRY (whole (arg, INT_MAX, &v, "top-k", err));
+        TRY (cmd_whole ("top-k", arg, 0, INT_MAX, &v, err));
         j->o.top_k = (int)v;
         return TRAIN_OK;
     case 'a':
-        TRY (whole (arg, INT_MAX, &v, "at-once", err));
+        TRY (cmd_whole ("at-once", arg, 0, INT_MAX, &v, err));
         j->o.at_once = (int)v;
         return TRAIN_OK;
     case 's':
-        TRY (whole (arg, LONG_MAX, &v, "seed", err));
+        TRY (cmd_whole ("seed", arg, 0, LONG_MAX, &v, err));
         j->o.seed = (uint64_t)v;
         return TRAIN_OK;
     case 't':

@@ -9,6 +9,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "cmd_options.h"
 #include "libtrain/err.h"
 #include "plot.h"
 
@@ -33,12 +34,9 @@ static const struct option options[] = {
 static train_status_t cells (const char *text, int *ret, const char *name,
                              train_error_t *err)
 {
-    char *end;
-    long v = strtol (text, &end, 10);
+    long v;
 
-    if (end == text || *end || v < 8 || v > 1000)
-        return err_set (err, TRAIN_EINVAL, "--%s '%s' is not within 8 and 1000",
-                        name, text);
+    TRY (cmd_whole (name, text, 8, 1000, &v, err));
     *ret = (int)v;
     return TRAIN_OK;
 }

@@ -5,7 +5,6 @@
 
 #include "refserver.h"
 
-#include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -17,6 +16,7 @@
 
 #include <xxhash.h>
 
+#include "cmd_options.h"
 #include "generate_cmd.h"
 
 #include "libtrain/backend.h"
@@ -56,39 +56,9 @@ static const struct option options[] = {
     {NULL, 0, NULL, 0},
 };
 
-static train_status_t whole (const char *name, const char *text, long least,
-                             long most, long *ret, train_error_t *err)
-{
-    char *end;
-
-    errno = 0;
-    *ret = strtol (text, &end, 10);
-    if (end == text || *end || errno || *ret < least || *ret > most)
-        return err_set (err, TRAIN_EINVAL,
-                        "--%s '%s' is not within %ld and %ld", name, text,
-                        least, most);
-    return TRAIN_OK;
-}
-
-static train_status_t choice (const char *name, const char *text,
-                              const char *const words[3], int *ret,
-                              train_error_t *err)
-{
-    for (*ret = 0; *ret < 3; (*ret)++)
-        if (strcmp (text, words[*ret]) == 0)
-            return TRAIN_OK;
-    return err_set (err, TRAIN_EINVAL, "--%s '%s' is none of %s, %s, %s", name,
-                    text, words[0], words[1], words[2]);
-}
-
 static train_status_t take_word (struct server *s, int which, const char *arg,
                                  train_error_t *err)
 {
-    static const char *const devices[] = {"auto", "cpu", "cuda"};
-    static const char *const dtypes[] = {"fp32", "bf16", "fp16"};
-    static const train_dtype_t dtype[] = {TRAIN_F32, TRAIN_BF16, TRAIN_F16};
-    int i;
-
     switch (which) {
     case 'a':
         s->h.address = arg;
@@ -97,13 +67,9 @@ static train_status_t take_word (struct server *s, int which, const char *arg,
         s->token_file = arg;
         return TRAIN_OK;
     case 'd':
-        TRY (choice ("dtype", arg, dtypes, &i, err));
-        s->dtype = dtype[i];
-        return TRAIN_OK;
+        return cmd_dtype (arg, &s->dtype, err);
     default:
-        TRY (choice ("device", arg, devices, &i, err));
-        s->device = i - 1;
-        return TRAIN_OK;
+        return cmd_device (arg, &s->device, err);
     }
 }
 
@@ -114,25 +80,25 @@ static train_status_t take_option (struct server *s, int which, const char *arg,
 
     switch (which) {
     case 'p':
-        TRY (whole ("port", arg, 0, 65535, &v, err));
+        TRY (cmd_whole ("port", arg, 0, 65535, &v, err));
         s->h.port = (int)v;
         return TRAIN_OK;
     case 'm':
-        TRY (whole ("max-tokens", arg, 1, 1L << 26, &v, err));
+        TRY (cmd_whole ("max-tokens", arg, 1, 1L << 26, &v, err));
         s->h.max_tokens = (size_t)v;
         return TRAIN_OK;
     case 'q':
-        TRY (whole ("queue", arg, 1, 1 << 20, &v, err));
+        TRY (cmd_whole ("queue", arg, 1, 1 << 20, &v, err));
         s->q.most = (int)v;
         return TRAIN_OK;
     case 'b':
-        return whole ("batch-tokens", arg, 0, 1L << 26, &s->merge, err);
+        return cmd_whole ("batch-tokens", arg, 0, 1L << 26, &s->merge, err);
     case 'c':
-        TRY (whole ("connections", arg, 1, 1 << 16, &v, err));
+        TRY (cmd_whole ("connections", arg, 1, 1 << 16, &v, err));
         s->h.connections = (int)v;
         return TRAIN_OK;
     case 's':
-        TRY (whole ("timeout", arg, 1, 86400, &v, err));
+        TRY (cmd_whole ("timeout", arg, 1, 86400, &v, err));
         s->h.timeout = (int)v;
         return TRAIN_OK;
     default:
