@@ -188,7 +188,7 @@ static void test_beside_engine (void **state)
 
 /* 5 steps, a checkpoint that is written while others follow, 5 more of it. */
 static void go_on (train_dtype_t dtype, const train_scaler_options_t *s,
-                   const char *to)
+                   const char *frozen, const char *to)
 {
     train_trainer_options_t o = good;
     struct run whole, one, two;
@@ -196,9 +196,14 @@ static void go_on (train_dtype_t dtype, const train_scaler_options_t *s,
     train_error_t err = {0};
 
     o.scaler = s;
+    o.frozen = frozen;
     whole = make (o, dtype);
     one = make (o, dtype);
     two = make (o, dtype);
+    assert_int_equal (
+        train_tensor_numel (train_trainer_m (whole.trainer))
+            < train_tensor_numel (train_trainer_weights (whole.trainer)),
+        frozen != NULL);
     a = steps (&whole, 10);
     steps (&one, 5);
     assert_int_equal (train_trainer_save_start (one.trainer, to, 1, NULL), 0);
@@ -222,9 +227,19 @@ static void go_on (train_dtype_t dtype, const train_scaler_options_t *s,
 static void test_go_on (void **state)
 {
     (void)state;
-    go_on (TRAIN_F32, NULL, "f32");
-    go_on (TRAIN_BF16, NULL, "bf16");
-    go_on (TRAIN_F16, &scaler, "f16");
+    go_on (TRAIN_F32, NULL, NULL, "f32");
+    go_on (TRAIN_BF16, NULL, NULL, "bf16");
+    go_on (TRAIN_F16, &scaler, NULL, "f16");
+}
+
+/* Moments of what trains alone, spread in a checkpoint. */
+static void test_frozen_goes_on (void **state)
+{
+    static const char few[] = "*embed_tokens*,*mlp*,model.layers.1.*";
+
+    (void)state;
+    go_on (TRAIN_F32, NULL, few, "f32 few");
+    go_on (TRAIN_BF16, NULL, few, "bf16 few");
 }
 
 /* A scale that no gradient survives shrinks until they do, in more steps than
@@ -460,6 +475,9 @@ int main (void)
         cmocka_unit_test (test_beside_engine),
         ON_DEVICE (test_go_on),
         {"test_go_on, engine", test_go_on, use_engine, NULL, NULL},
+        ON_DEVICE (test_frozen_goes_on),
+        {"test_frozen_goes_on, engine", test_frozen_goes_on, use_engine, NULL,
+         NULL},
         ON_DEVICE (test_scale_shrinks),
         {"test_scale_shrinks, engine", test_scale_shrinks, use_engine, NULL,
          NULL},
