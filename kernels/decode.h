@@ -50,7 +50,8 @@ KERN_DECLARE (KERN_DECODE_FWD);
 /* attend_fwd - keep_fwd and decode_fwd in one, of rows each of a slot of its own:
  * the same y, k and v, bit for bit. What is then in qkv's queries is undefined.
  *   early   on a GPU: it may begin before the kernel before it on the stream
- *           has ended, for whose results it waits */
+ *           has ended, for whose results it waits; slot, at, and the keys and
+ *           values of earlier positions must be older */
 #define KERN_ATTEND_FWD(suffix, elem, real)                                    \
     void kern_attend_fwd_##suffix (                                            \
         elem *y, elem *k, elem *v, elem *qkv, const real *cosine,              \

@@ -7,6 +7,7 @@
  * adding does not matter. Then each warp sums a range of ids, and the one in
  * which the draw falls goes through it once more. */
 #include "kernels/decode.h"
+#include "kernels/decode_draw_all.h"
 #include "kernels/layers_cuda.h"
 
 #define BLOCK 1024
@@ -416,6 +417,21 @@ static __global__ void __launch_bounds__ (BLOCK)
         a.logp[n] = (float)((double)(r.raw (id) - raw.z) / a.heat - log (all));
 }
 
+static void go_all (as_f32, const struct decode_draw_all *d, void *stream)
+{
+    decode_draw_all_f32 (d, stream);
+}
+
+static void go_all (as_bf16, const struct decode_draw_all *d, void *stream)
+{
+    decode_draw_all_bf16 (d, stream);
+}
+
+static void go_all (as_f16, const struct decode_draw_all *d, void *stream)
+{
+    decode_draw_all_f16 (d, stream);
+}
+
 template <typename T>
 static void run (int32_t *ids, float *logp, const typename T::elem *logits,
                  const int32_t *text, const int32_t *at, const int32_t *slot,
@@ -424,6 +440,8 @@ static void run (int32_t *ids, float *logp, const typename T::elem *logits,
 {
     bool cuts = o->top_k > 0 || (o->top_p > 0 && o->top_p < 1) || o->min_p > 0;
     bool again = o->repetition > 0;
+    struct decode_draw_all all = {ids, logp, logits,  text,   at,
+                                  N,   V,    o->heat, o->seed};
     args a = {ids,
               logp,
               text,
@@ -444,6 +462,8 @@ static void run (int32_t *ids, float *logp, const typename T::elem *logits,
     if (again || (cuts && o->heat > 0))
         draw<T, true>
             <<<(unsigned)N, BLOCK, 0, (cudaStream_t)stream>>> (a, logits);
+    else if (decode_draw_all_served ())
+        go_all (T (), &all, stream);
     else
         draw<T, false>
             <<<(unsigned)N, BLOCK, 0, (cudaStream_t)stream>>> (a, logits);

@@ -136,6 +136,7 @@ static __global__ void __launch_bounds__ (THREADS, 2) product (args a)
 #if CLUSTERS
     enum { STAGE = W_BYTES + NT * 8 * DEEP * 2 };
     extern __shared__ __align__ (128) char room[];
+    __shared__ float rstd[NT * 8];
     int warp = (int)threadIdx.x / 32, tall = warp % 4, half = warp / 4;
     int lane = (int)threadIdx.x % 32, odd = lane / 4 % 2;
     int spot = lane / 4 * DEEP * 2 + ((half * 4 + lane % 4) ^ (odd * 4)) * 16;
@@ -160,6 +161,8 @@ static __global__ void __launch_bounds__ (THREADS, 2) product (args a)
             bring_x (m, c, STAGE);
         bring_commit ();
     }
+    if (a.sums)
+        take_sums<NT> (rstd, a, first_row);
     for (int c = 0; c < a.chunks; c++) {
         int next = c + STAGES - 1;
 
@@ -185,7 +188,7 @@ static __global__ void __launch_bounds__ (THREADS, 2) product (args a)
         cg::this_cluster ().sync ();
     else
         __syncthreads ();
-    reduce<T, NT, 2> (a, part, sums, sums + 2 * NT * 8, first_row);
+    reduce<T, NT, 2> (a, part, sums, rstd, first_row);
     if (gridDim.y > 1) /* others may still read here */
         cg::this_cluster ().sync ();
 #else

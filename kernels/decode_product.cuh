@@ -20,16 +20,18 @@ namespace cg = cooperative_groups;
 #define CLUSTERS 0
 #endif
 
-#define TALL    128 /* rows of the weight */
-#define DEEP    64  /* of the sum at a time */
+#define TALL    KERN_PRODUCT_TALL
+#define DEEP    KERN_PRODUCT_DEEP
 #define STAGES  4
 #define LINE    132 /* floats of a row of partial sums, against conflicts */
 #define W_BYTES (TALL * DEEP * 2)
 
 struct args {
-    const uint16_t *x, *w, *norm, *bias, *add;
-    uint16_t *y;
-    int N, in, out, chunks; /* DEEP wide, of a block */
+    const uint16_t *x, *w, *norm, *bias, *add, *next;
+    const float *sums;
+    uint16_t *y, *scaled;
+    float *squares;
+    int N, in, out, n_sums, chunks; /* DEEP wide, of a block */
     bool pair;
     float eps;
 };
@@ -135,14 +137,56 @@ static __device__ float4 gather (const cg::cluster_group &all, float *part,
     return sum;
 }
 
+/* From the sums that the product before wrote with x, for every row of x. */
+template <int NT>
+static __device__ void take_sums (float *rstd, const args &a, int first_row)
+{
+    int n = (int)threadIdx.x / 4, of = (int)threadIdx.x % 4;
+    const float *from = a.sums + (size_t)(first_row + n) * a.n_sums;
+    float sum = 0;
+
+    if (n >= NT * 8)
+        return;
+    if (first_row + n < a.N && a.n_sums % 4 == 0) {
+#pragma unroll 8
+        for (int i = of; i < a.n_sums / 4; i += 4) {
+            float4 x = *(const float4 *)(from + i * 4);
+
+            sum += x.x + x.y + x.z + x.w;
+        }
+    } else if (first_row + n < a.N) {
+        for (int i = of; i < a.n_sums; i += 4)
+            sum += from[i];
+    }
+    sum += __shfl_xor_sync (0xffffffffu, sum, 1);
+    sum += __shfl_xor_sync (0xffffffffu, sum, 2);
+    if (of == 0)
+        rstd[n] = rsqrtf (sum / a.in + a.eps);
+}
+
 template <typename T>
-static __device__ void finish (const args &a, float4 sum, float4 other,
-                               float rstd, size_t n, int o)
+static __device__ void four (const uint16_t *from, float *x)
+{
+    uint2 r = *(const uint2 *)from;
+
+    T::two (r.x, x);
+    T::two (r.y, x + 2);
+}
+
+template <typename T>
+static __device__ void put_four (uint16_t *to, const float *x)
+{
+    *(uint2 *)to = make_uint2 (T::pair (x), T::pair (x + 2));
+}
+
+/* Write four neighbours of row n; returns their squares, for what is next. */
+template <typename T>
+static __device__ float finish (const args &a, float4 sum, float4 other,
+                                float rstd, size_t n, int o)
 {
     float x[4] = {sum.x, sum.y, sum.z, sum.w};
-    float u[4] = {other.x, other.y, other.z, other.w};
+    float u[4] = {other.x, other.y, other.z, other.w}, more[4], squares = 0;
     size_t at = n * a.out + o;
-    uint2 r;
 
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -151,12 +195,43 @@ static __device__ void finish (const args &a, float4 sum, float4 other,
             x[i] = T::get (T::put (x[i] + T::get (a.bias[o + i])));
         if (a.pair)
             x[i] = x[i] * T::sigmoid (x[i]) * T::get (T::put (u[i] * rstd));
-        if (a.add)
-            x[i] += T::get (a.add[at + i]);
     }
-    r.x = T::pair (x);
-    r.y = T::pair (x + 2);
-    *(uint2 *)(a.y + at) = r;
+    if (a.add) {
+        four<T> (a.add + at, more);
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            x[i] += more[i];
+    }
+    put_four<T> (a.y + at, x);
+    if (!a.next)
+        return 0;
+    four<T> (a.next + o, more);
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        x[i] = T::get (T::put (x[i]));
+        squares += x[i] * x[i];
+        x[i] *= more[i];
+    }
+    put_four<T> (a.scaled + at, x);
+    return squares;
+}
+
+/* 1 / root mean square of each row of x, from what this product has of it. */
+template <int NT>
+static __device__ void join_squares (const args &a, float *ss, float *rstd)
+{
+    cg::cluster_group all = cg::this_cluster ();
+    int n = (int)threadIdx.x, parts = (int)gridDim.y;
+    float sum = 0;
+
+    if (n >= NT * 8)
+        return;
+    for (int s = 0; a.norm && s < parts; s++) {
+        const float *from = parts > 1 ? all.map_shared_rank (ss, s) : ss;
+
+        sum += from[n] + from[NT * 8 + n];
+    }
+    rstd[n] = a.norm ? rsqrtf (sum / a.in + a.eps) : 1;
 }
 
 /* Add up a share of the block's rows of w, and write it. */
@@ -167,28 +242,31 @@ static __device__ void reduce (const args &a, float *part, float *ss,
     cg::cluster_group all = cg::this_cluster ();
     int parts = (int)gridDim.y, rows = a.pair ? TALL / 2 : TALL;
     int each = rows / parts, first = (int)blockIdx.y * each;
+    size_t blocks = (size_t)gridDim.x * parts;
 
-    if (threadIdx.x < NT * 8) {
-        int n = (int)threadIdx.x;
-        float sum = 0;
-
-        for (int s = 0; a.norm && s < parts; s++) {
-            const float *from = parts > 1 ? all.map_shared_rank (ss, s) : ss;
-
-            sum += from[n] + from[NT * 8 + n];
-        }
-        rstd[n] = a.norm ? rsqrtf (sum / a.in + a.eps) : 1;
-    }
+    if (!a.sums)
+        join_squares<NT> (a, ss, rstd);
     __syncthreads ();
+    /* whole warps, of which each / 4 lanes have a row of x */
     for (int i = (int)threadIdx.x; i < NT * 8 * each / 4; i += THREADS) {
         int n = i / (each / 4), row = first + i % (each / 4) * 4;
         int o = (int)blockIdx.x * rows + row;
         float4 sum = gather<NT, HALVES> (all, part, parts, n, row), other = sum;
+        float squares = 0;
 
         if (a.pair)
             other = gather<NT, HALVES> (all, part, parts, n, row + TALL / 2);
-        if (first_row + n < a.N && o < a.out)
-            finish<T> (a, sum, other, rstd[n], (size_t)(first_row + n), o);
+        n += first_row;
+        if (n < a.N && o < a.out)
+            squares =
+                finish<T> (a, sum, other, rstd[n - first_row], (size_t)n, o);
+        if (!a.next)
+            continue;
+        for (int far = each / 8; far > 0; far /= 2)
+            squares += __shfl_xor_sync (0xffffffffu, squares, far);
+        if (n < a.N && i % (each / 4) == 0)
+            a.squares[(size_t)n * blocks + blockIdx.x * parts + blockIdx.y] =
+                squares;
     }
 }
 
@@ -196,32 +274,22 @@ static __device__ void reduce (const args &a, float *part, float *ss,
 
 static inline size_t tiles_of (const struct kern_product *p)
 {
-    size_t rows = p->pair ? TALL / 2 : TALL;
-
-    return (p->out + rows - 1) / rows;
+    return kern_product_tiles (p->out, p->pair);
 }
 
-/* Parts of the sum: as many as give each of two blocks of 132 multiprocessors
- * work, of two chunks at least. */
 static inline unsigned parts_of (const struct kern_product *p)
 {
-    size_t chunks = p->in / DEEP, tiles = tiles_of (p);
-
-    if (p->split > 0)
-        return (unsigned)p->split;
-    for (unsigned s = 8; s > 1; s /= 2)
-        if (chunks % s == 0 && chunks / s >= 2 && tiles * s <= 264)
-            return s;
-    return 1;
+    return p->split > 0 ? (unsigned)p->split
+                        : (unsigned)kern_product_parts (p->in, tiles_of (p));
 }
 
 static inline args args_of (const struct kern_product *p)
 {
-    return args{p->x,        p->w,
-                p->norm,     p->bias,
-                p->add,      p->y,
-                (int)p->N,   (int)p->in,
-                (int)p->out, (int)(p->in / DEEP / parts_of (p)),
+    return args{p->x,        p->w,           p->norm,
+                p->bias,     p->add,         p->next,
+                p->sums,     p->y,           p->scaled,
+                p->squares,  (int)p->N,      (int)p->in,
+                (int)p->out, (int)p->n_sums, (int)(p->in / DEEP / parts_of (p)),
                 p->pair,     (float)p->eps};
 }
 

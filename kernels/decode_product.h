@@ -24,9 +24,15 @@ extern "C" {
  *   pair   w is (2 out,in), gates above their partners: y is silu (gate) times
  *          the other
  *   add    (N,out) added, NULL: none; may be y
+ * Of bf16, the norm behind one product may be made by it and the next:
+ *   next   (out): the norm's weight; then also written are
+ *            scaled   (N,out): y times it
+ *            squares  (N,kern_product_squares (in,out)): sums of y's squares
+ *   sums   (N,n_sums): x is what one product wrote as scaled, these its
+ *          squares; without norm. NULL: x is as it is
  * and of the launch:
  *   early  it may begin before the kernel before it on the stream has ended,
- *          whose results are waited for; w, norm and bias must be older
+ *          whose results are waited for; w, norm, bias and next must be older
  *   same   few rows are summed as many
  *   split  parts that the sum over [in] is made in: 1, 2, 4 or 8; 0: by the
  *          shape of w alone */
@@ -38,10 +44,47 @@ struct kern_product {
     size_t N, in, out;
     const uint16_t *norm, *bias, *add;
     uint16_t *normed;
-    double eps; /* of norm */
+    const uint16_t *next;
+    uint16_t *scaled;
+    float *squares;
+    const float *sums;
+    size_t n_sums;
+    double eps; /* of norm, and of sums */
     bool pair, early, same;
     int split;
 };
+
+/* Rows of the weight of a block, and what it adds up of each at a time. */
+#define KERN_PRODUCT_TALL 128
+#define KERN_PRODUCT_DEEP 64
+
+static inline size_t kern_product_tiles (size_t out, bool pair)
+{
+    size_t rows = pair ? KERN_PRODUCT_TALL / 2 : KERN_PRODUCT_TALL;
+
+    return (out + rows - 1) / rows;
+}
+
+/* Parts of the sum over [in], as is fastest on 132 multiprocessors: as many as
+ * give each a block, or two where these are long; 4 at most of short sums, which
+ * take less than joining more. */
+static inline size_t kern_product_parts (size_t in, size_t tiles)
+{
+    size_t steps = in / KERN_PRODUCT_DEEP;
+
+    for (size_t s = steps < 64 ? 4 : 8; s > 1; s /= 2)
+        if (steps % s == 0 && steps / s >= 2
+            && tiles * s <= (steps / s < 16 ? 132 : 264))
+            return s;
+    return 1;
+}
+
+static inline size_t kern_product_squares (size_t in, size_t out)
+{
+    size_t tiles = kern_product_tiles (out, false);
+
+    return tiles * kern_product_parts (in, tiles);
+}
 
 /* kern_product_fits - can the kernel do it? in must be a multiple of 64, out of
  * 8, addresses of 16 bytes; N is at least 1. */
@@ -49,11 +92,14 @@ static inline bool kern_product_fits (const struct kern_product *p)
 {
     uintptr_t at = (uintptr_t)p->x | (uintptr_t)p->w | (uintptr_t)p->y
                    | (uintptr_t)p->norm | (uintptr_t)p->normed
-                   | (uintptr_t)p->bias | (uintptr_t)p->add;
+                   | (uintptr_t)p->bias | (uintptr_t)p->add | (uintptr_t)p->next
+                   | (uintptr_t)p->scaled | (uintptr_t)p->sums;
 
     return p->N > 0 && p->N < 1 << 22 && p->in > 0 && p->in % 64 == 0
            && p->in < 1 << 30 && p->out > 0 && p->out % 8 == 0
-           && p->out < 1 << 29 && !(p->norm && !p->normed) && at % 16 == 0;
+           && p->out < 1 << 29 && !(p->norm && (p->sums || !p->normed))
+           && !(p->next && (p->pair || !p->scaled || !p->squares))
+           && at % 16 == 0;
 }
 
 /* kern_product_served - are the kernels compiled for the current GPU? Those of

@@ -243,32 +243,35 @@ static __device__ void finish (uint16_t *y, const partial<D> *of, int R)
     }
 }
 
-/* grid (N, G) */
+/* grid (N, G). Keys before the last are older than the kernel before this one,
+ * and are on their way while that ends. */
 template <typename T, int U>
 static __global__ void __launch_bounds__ (BLOCK, U == 1 ? 4 : 2) tensor (args a)
 {
     enum { D = 64 * U };
     __shared__ fresh<D> f;
     __shared__ partial<D> parts;
-    int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4, last;
-    int first = (int)threadIdx.x / 32 * TILE;
+    int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
+    int first = (int)threadIdx.x / 32 * TILE, last = a.at[blockIdx.x];
     size_t n = blockIdx.x, from;
+    bool old = first + TILE <= last;
     running<U> r = {-INFINITY, 0, {}};
     tile<U> x, next;
     uint4 q[2 * U];
 
     early_go ();
+    from = ((size_t)a.slot[n] * a.G + blockIdx.y) * a.T * D;
+    if (old)
+        load<U> (&x, a.k + from, a.v + from, &f, first, last);
     early_wait ();
-    last = a.at[n];
     if (last < 0)
         return;
-    from = ((size_t)a.slot[n] * a.G + blockIdx.y) * a.T * D;
     prepare<T, D> (&f, a, n, from, last);
     __syncthreads ();
 #pragma unroll
     for (int c = 0; c < 2 * U; c++)
         q[c] = *(const uint4 *)(f.q[g] + (c * 4 + t) * 8);
-    if (first <= last)
+    if (!old && first <= last)
         load<U> (&x, a.k + from, a.v + from, &f, first, last);
     for (; first <= last; first += WARPS * TILE) {
         if (first + WARPS * TILE <= last)

@@ -2,6 +2,7 @@
  * decode_texts.cu - what is kept of each text between tokens: which it has had,
  * and where it goes on */
 #include "kernels/decode_advance.h"
+#include "kernels/decode_early.cuh"
 #include "kernels/layers_cuda.h"
 
 static __global__ void __launch_bounds__ (THREADS)
@@ -59,6 +60,7 @@ static __global__ void __launch_bounds__ (THREADS) advance (kern_advance a)
 {
     size_t i = thread_number ();
 
+    early_wait ();
     if (i < a.N)
         advance_row (&a, i);
 }
@@ -66,5 +68,6 @@ static __global__ void __launch_bounds__ (THREADS) advance (kern_advance a)
 void kern_advance_cuda (const struct kern_advance *a, void *stream)
 {
     if (a->N > 0)
-        advance<<<blocks_of (a->N), THREADS, 0, (cudaStream_t)stream>>> (*a);
+        early_launch (advance, dim3 (blocks_of (a->N)), THREADS, 0, 1, true,
+                      stream, *a);
 }

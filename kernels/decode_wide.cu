@@ -81,6 +81,7 @@ static __global__ void __launch_bounds__ (THREADS, 2) wide_product (args a)
 {
 #if SERVED
     extern __shared__ char raw[];
+    __shared__ float rstd[X_ROWS];
     unsigned lead = (unsigned)__cvta_generic_to_shared (raw) % ALIGN;
     char *room = raw + (ALIGN - lead) % ALIGN;
     unsigned at = (unsigned)__cvta_generic_to_shared (room);
@@ -98,6 +99,8 @@ static __global__ void __launch_bounds__ (THREADS, 2) wide_product (args a)
             bring_x (m, i, STAGE);
         bring_commit ();
     }
+    if (a.sums)
+        take_sums<NT> (rstd, a, first_row);
     for (int i = 0; i < a.chunks; i++) {
         unsigned stage = at + (unsigned)(i % STAGES) * STAGE;
         uint64_t w = describe (stage + (unsigned)group * 64 * DEEP * 2);
@@ -126,7 +129,7 @@ static __global__ void __launch_bounds__ (THREADS, 2) wide_product (args a)
         cg::this_cluster ().sync ();
     else
         __syncthreads ();
-    reduce<T, NT, 1> (a, part, NULL, part + X_ROWS * LINE, first_row);
+    reduce<T, NT, 1> (a, part, NULL, rstd, first_row);
     if (gridDim.y > 1) /* others may still read here */
         cg::this_cluster ().sync ();
 #else

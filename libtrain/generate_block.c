@@ -27,6 +27,31 @@ static bool early (const train_decoder_t *m)
     return !m->hooks.before && !m->hooks.after;
 }
 
+/* Whether products of few rows make the norms between them, for which they
+ * read a weight of the unit behind. Rows of f16 may be too great unnormed. */
+static bool linked (const train_decoder_t *m)
+{
+    return early (m) && m->config.dtype == TRAIN_BF16;
+}
+
+/* [p] makes the norm of weight [w] with the product behind it, which takes it. */
+static void link_give (struct kv_cache *c, struct kern_product *p,
+                       const void *w)
+{
+    p->next = w;
+    p->scaled = c->norm;
+    p->squares = c->squares;
+}
+
+static void link_take (struct kv_cache *c, struct kern_product *p,
+                       const struct kern_product *from)
+{
+    p->x = c->norm;
+    p->norm = NULL;
+    p->sums = c->squares;
+    p->n_sums = kern_product_squares (from->in, from->out);
+}
+
 /* y = x w^T and more. */
 static train_status_t product (struct kv_cache *c, struct kern_product p,
                                train_error_t *err)
@@ -86,6 +111,14 @@ static train_status_t attend (struct kv_cache *c, size_t l,
     return TRAIN_OK;
 }
 
+/* The norm behind block l: of the next, or the last. */
+static const void *norm_behind (const train_decoder_t *m, size_t l)
+{
+    if (l + 1 == m->dims.L)
+        return decoder_weight (m, l + 2, m->norm_f);
+    return decoder_weight (m, l + 2, m->blocks[l + 1].norm1);
+}
+
 /* x is the stream into the block and out of it. */
 static train_status_t block_few (struct kv_cache *c, size_t l,
                                  const struct kv_rows *r, size_t N, bool alone,
@@ -124,6 +157,13 @@ static train_status_t block_few (struct kv_cache *c, size_t l,
                                 .out = d->C,
                                 .add = c->x2};
 
+    if (linked (m)) {
+        if (l > 0)
+            link_take (c, &qkv, &down);
+        link_give (c, &out, W (norm2));
+        link_take (c, &gate_up, &out);
+        link_give (c, &down, norm_behind (m, l));
+    }
     TRY (product (c, qkv, err));
     TRY (attend (c, l, r, N, alone));
     TRY (product (c, out, err));
@@ -193,6 +233,10 @@ static train_status_t logits (struct kv_cache *c, const void *rows,
                              .out = m->dims.V,
                              .norm = norm};
 
+    struct kern_product down = {.in = m->dims.F, .out = m->dims.C};
+
+    if (norm && rows == c->x && linked (m))
+        link_take (c, &p, &down);
     if (norm)
         return product (c, p, err);
     return linear (c, c->logits, rows, w, M, m->dims.C, m->dims.V, err);

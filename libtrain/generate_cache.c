@@ -10,6 +10,8 @@
 #include "err.h"
 #include "generate_impl.h"
 
+#include "kernels/decode_product.h"
+
 static size_t real_size (const struct kv_cache *c)
 {
     return c->m->kern->real_size;
@@ -47,7 +49,16 @@ struct part {
     size_t bytes;
 };
 
-enum { PARTS = 22 };
+enum { PARTS = 23 };
+
+/* Most sums of squares of a row that a product makes. */
+static size_t sums_of (const struct decoder_dims *d)
+{
+    size_t out = kern_product_squares (d->H * d->D, d->C);
+    size_t down = kern_product_squares (d->F, d->C);
+
+    return out > down ? out : down;
+}
 
 static void parts_of (struct kv_cache *c, struct part part[PARTS])
 {
@@ -71,6 +82,7 @@ static void parts_of (struct kv_cache *c, struct part part[PARTS])
         {&c->gate_up, 2 * N * d->F},
         {&c->act, N * d->F},
         {&c->rstd, c->rows * (d->H + d->G) * R},
+        {(void **)&c->squares, c->rows * sums_of (d) * sizeof (float)},
         {&c->picked, c->wants * d->C * E},
         {&c->logits, c->wants * d->V * E},
         {(void **)&c->texts_at, 6 * c->slots * sizeof (int32_t)},

@@ -28,6 +28,7 @@ struct kv_cache {
     void *cosine, *sine; /* (T,D/2) */
     void *scratch;       /* of attention and draws on the host */
     void *x, *x2, *norm, *qkv, *att, *tmp, *raw, *gate_up, *act, *rstd;
+    float *squares;        /* (rows,up to C/16), of decode_product.h */
     void *picked, *logits; /* (wants,C), (wants,V) */
     void *ids_at,
         *drawn_at; /* int32, where the kernels are: (3 rows + 3 wants),

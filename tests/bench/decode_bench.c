@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * decode_bench.c - what a token costs: the products of a 1b model for few rows,
- * by cuBLASLt and by our own kernel, and attention over kept keys
+ * by cuBLASLt and by our own kernel, attention over kept keys, and a draw
  *
  *   decode_bench [ROWS...]   microseconds of one call within a graph of CALLS
  *                            with other weights each, and the rate that the
@@ -145,7 +145,7 @@ static void products (void)
     }
 }
 
-enum { H = 32, G = 8, D = 64, T = 400 };
+enum { H = 32, G = 8, D = 64, T = 400, WORDS = 50304 };
 
 static void one_attention (int i)
 {
@@ -177,6 +177,21 @@ static void attention (size_t length)
     }
 }
 
+static void one_draw (int i)
+{
+    const struct kern_draw_rules rules = {.heat = 1, .seed = 7};
+    uint16_t *logits = b.pool + (size_t)i % 4 * b.N * WORDS;
+
+    kern_draw_bf16_cuda (b.slot, b.table, logits, b.slot, b.at, b.slot, NULL,
+                         b.N, WORDS, &rules, NULL, b.stream);
+}
+
+static void draws (void)
+{
+    printf ("draw      %3zu rows of %d %7.2f us\n", b.N, WORDS,
+            1e3 * (double)graph_ms (one_draw));
+}
+
 int main (int argc, char **argv)
 {
     struct gemm_lt_opts opts = {.size = sizeof (opts)};
@@ -205,6 +220,7 @@ int main (int argc, char **argv)
         attention (128);
         attention (256);
         attention (384);
+        draws ();
     }
     gemm_lt_destroy (b.lt);
     return 0;

@@ -15,6 +15,7 @@
 
 struct work {
     bool f16, norm, bias, pair, add, same;
+    bool next, sums; /* of the norm behind; x is what another made so */
     size_t N, in, out;
     int split;
 };
@@ -24,24 +25,44 @@ static enum type type_of (const struct work *w)
     return w->f16 ? F16 : BF16;
 }
 
+enum { ARRAYS = 11, SUMS = 12 };
+
 struct arrays {
-    size_t n[7];
-    uint16_t *host[7], *dev[7]; /* x, w, norm, bias, add, y, normed */
+    size_t n[ARRAYS];
+    /* x, w, norm, bias, add, y, normed, next, scaled; floats: sums, squares */
+    uint16_t *host[ARRAYS], *dev[ARRAYS];
 };
+
+static size_t squares_of (const struct work *w)
+{
+    size_t tiles = kern_product_tiles (w->out, w->pair);
+
+    return w->split > 0 ? tiles * (size_t)w->split
+                        : kern_product_squares (w->in, w->out);
+}
 
 static void fill (struct arrays *a, const struct work *w)
 {
-    const float size[7] = {1, 0.05f, 1.5f, 1, 1, 0, 0};
-    const size_t n[7] = {w->N * w->in,  w->in * w->out * (w->pair ? 2 : 1),
-                         w->in,         w->out,
-                         w->N * w->out, w->N * w->out,
-                         w->N * w->in};
+    const float size[ARRAYS] = {1, 0.05f, 1.5f, 1, 1, 0, 0, 1.5f};
+    const size_t n[ARRAYS] = {w->N * w->in,
+                              w->in * w->out * (w->pair ? 2 : 1),
+                              w->in,
+                              w->out,
+                              w->N * w->out,
+                              w->N * w->out,
+                              w->N * w->in,
+                              w->out,
+                              w->N * w->out,
+                              2 * w->N * SUMS,
+                              2 * w->N * squares_of (w)};
 
     memcpy (a->n, n, sizeof (n));
-    for (int i = 0; i < 7; i++) {
+    for (int i = 0; i < ARRAYS; i++) {
         a->host[i] = malloc (2 * n[i]);
         for (size_t k = 0; k < n[i]; k++)
             set_value (type_of (w), (char *)a->host[i], k, size[i] * number ());
+        for (size_t k = 0; i == 9 && k < w->N * SUMS; k++)
+            ((float *)(void *)a->host[i])[k] = 8 + 7 * number ();
         must (cudaMalloc ((void **)&a->dev[i], 2 * n[i]));
         must (cudaMemcpy (a->dev[i], a->host[i], 2 * n[i],
                           cudaMemcpyHostToDevice));
@@ -50,7 +71,7 @@ static void fill (struct arrays *a, const struct work *w)
 
 static void drop (struct arrays *a)
 {
-    for (int i = 0; i < 7; i++) {
+    for (int i = 0; i < ARRAYS; i++) {
         free (a->host[i]);
         must (cudaFree (a->dev[i]));
     }
@@ -76,6 +97,15 @@ static bool run (const struct arrays *a, const struct work *w, size_t first,
                              .early = early,
                              .split = w->split};
 
+    if (w->next) {
+        p.next = a->dev[7];
+        p.scaled = a->dev[8] + first * w->out;
+        p.squares = (float *)(void *)a->dev[10] + first * squares_of (w);
+    }
+    if (w->sums) {
+        p.sums = (float *)(void *)a->dev[9] + first * SUMS;
+        p.n_sums = SUMS;
+    }
     if (!kern_product_fits (&p))
         return false;
     must (cudaMemset (p.y, 0xff, 2 * N * w->out));
@@ -103,11 +133,14 @@ static double sum_of (const struct arrays *a, const struct work *w, size_t n,
     for (size_t k = 0; k < w->in; k++) {
         double x = at (w, a->host[0], n * w->in + k);
 
-        squares += x * x;
+        squares += w->sums ? 0 : x * x;
         x *= w->norm ? at (w, a->host[2], k) : 1;
         sum += x * at (w, a->host[1], o * w->in + k);
     }
-    return w->norm ? sum / sqrt (squares / (double)w->in + EPS) : sum;
+    for (size_t k = 0; w->sums && k < SUMS; k++)
+        squares += (double)((float *)(void *)a->host[9])[n * SUMS + k];
+    return w->norm || w->sums ? sum / sqrt (squares / (double)w->in + EPS)
+                              : sum;
 }
 
 static double want (const struct arrays *a, const struct work *w, size_t n,
@@ -139,6 +172,35 @@ static bool check_bits (const struct arrays *a, const struct work *w)
     return good;
 }
 
+/* What the norm behind needs, of the y that was written. */
+static bool check_next (const struct arrays *a, const struct work *w)
+{
+    size_t parts = squares_of (w);
+    bool good = true;
+
+    for (int i = 8; i <= 10; i += 2)
+        must (cudaMemcpy (a->host[i], a->dev[i], 2 * a->n[i],
+                          cudaMemcpyDeviceToHost));
+    for (size_t n = 0; n < w->N; n++) {
+        float *sums = (float *)(void *)a->host[10] + n * parts;
+        double have = 0, squares = 0;
+
+        for (size_t o = n * w->out; o < (n + 1) * w->out; o++) {
+            double y = at (w, a->host[5], o);
+            uint16_t x = 0;
+
+            squares += y * y;
+            set_value (type_of (w), (char *)&x, 0,
+                       (float)(y * at (w, a->host[7], o % w->out)));
+            good &= x == a->host[8][o];
+        }
+        for (size_t k = 0; k < parts; k++)
+            have += (double)sums[k];
+        good &= fabs (have - squares) <= 1e-5 * squares;
+    }
+    return good;
+}
+
 /* Every result, by three roundings of the type. */
 static bool check (const struct work *w)
 {
@@ -157,6 +219,8 @@ static bool check (const struct work *w)
             good = false;
         }
     }
+    if (good && w->next)
+        good = check_next (&a, w);
     if (good && (w->same || w->N <= KERN_PRODUCT_FEW))
         good = check_bits (&a, w);
     if (!good)
@@ -177,6 +241,9 @@ static const struct work works[] = {
     {.N = 14, .in = 2048, .out = 256, .norm = true, .bias = true},
     {.N = 16, .in = 512, .out = 192, .norm = true, .pair = true},
     {.N = 9, .in = 512, .out = 72, .norm = true, .pair = true, .split = 8},
+    {.N = 13, .in = 512, .out = 384, .add = true, .next = true},
+    {.N = 7, .in = 1024, .out = 200, .next = true, .split = 1},
+    {.N = 16, .in = 512, .out = 192, .sums = true, .pair = true},
     {.N = 5, .in = 192, .out = 640, .pair = true},
     {.f16 = true, .N = 12, .in = 512, .out = 200, .pair = true},
     {.f16 = true, .N = 8, .in = 512, .out = 200, .norm = true},
@@ -184,6 +251,10 @@ static const struct work works[] = {
     {.N = 64, .in = 512, .out = 384, .split = 1},
     {.N = 33, .in = 1024, .out = 200, .split = 8},
     {.N = 65, .in = 256, .out = 128, .split = 4, .add = true},
+    {.N = 64, .in = 1024, .out = 384, .add = true, .next = true},
+    {.N = 70, .in = 512, .out = 200, .next = true, .same = true},
+    {.N = 33, .in = 512, .out = 384, .sums = true, .next = true, .same = true},
+    {.N = 64, .in = 512, .out = 192, .sums = true, .pair = true},
     {.N = 1, .in = 64, .out = 8, .same = true},
     {.N = 64, .in = 512, .out = 384, .same = true},
     {.N = 64, .in = 512, .out = 384, .same = true, .split = 8},
@@ -208,10 +279,12 @@ int main (void)
     for (size_t i = 0; i < sizeof (works) / sizeof (*works); i++) {
         char text[96];
 
-        snprintf (text, sizeof (text), "%zu rows, %zu to %zu%s%s%s%s%s",
+        snprintf (text, sizeof (text), "%zu rows, %zu to %zu%s%s%s%s%s%s%s",
                   works[i].N, works[i].in, works[i].out,
                   works[i].norm ? ", norm" : "", works[i].bias ? ", bias" : "",
                   works[i].pair ? ", pairs" : "", works[i].add ? ", added" : "",
+                  works[i].sums ? ", normed here" : "",
+                  works[i].next ? ", normed next" : "",
                   works[i].same ? ", same" : "");
         tap_ok (check (&works[i]), text);
     }
