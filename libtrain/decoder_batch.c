@@ -90,6 +90,15 @@ train_status_t decoder_prepare (train_decoder_t *m, int B, int T,
     return decoder_rope (m, err);
 }
 
+train_status_t decoder_open_products (train_decoder_t *m, train_error_t *err)
+{
+    size_t scratch;
+
+    if (!m->gpu || m->engine)
+        return TRAIN_OK;
+    return m->work->prepare (m, 1, 128, &scratch, err);
+}
+
 /* Every id in low..vocab-1. */
 static train_status_t check_ids (const train_decoder_t *m, const char *what,
                                  const int32_t *ids, int low,

@@ -253,11 +253,15 @@ train_status_t decoder_acts_layout (const struct decoder_dims *dims,
 /* decoder_prepare - room for a batch of (B,T), rope's tables and all that it
  * needs; keeps what is there when the shape is the last. TRAIN_EINVAL,
  * TRAIN_ENOMEM, TRAIN_EDEVICE, TRAIN_ENOTSUP.
+ * decoder_open_products - products alone may be asked for now: on a GPU the first
+ * pass opens their library, and there may be none yet.
  * decoder_take_ids - check ids and bring them to where the kernels are.
  *   targets   NULL = none
  *   ret_n     counted targets; NULL = not wanted */
 train_status_t decoder_prepare (train_decoder_t *decoder, int B, int T,
                                 train_error_t *err);
+train_status_t decoder_open_products (train_decoder_t *decoder,
+                                      train_error_t *err);
 train_status_t decoder_take_ids (train_decoder_t *decoder,
                                  const int32_t *tokens, const int32_t *targets,
                                  int64_t *ret_n, train_error_t *err);

@@ -103,8 +103,10 @@ static train_status_t make_tmp (train_decoder_t *m, void **ret,
 static train_status_t add_all (train_decoder_t *m, train_error_t *err)
 {
     void *tmp = NULL;
-    train_status_t status = make_tmp (m, &tmp, err);
+    train_status_t status = decoder_open_products (m, err);
 
+    if (status == TRAIN_OK)
+        status = make_tmp (m, &tmp, err);
     for (size_t l = 0; l < m->dims.L; l++)
         for (int k = 0; k < TRAIN_LORA_N && status == TRAIN_OK; k++)
             if (m->dims.lora.targets & 1 << k)

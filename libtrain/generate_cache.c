@@ -125,16 +125,6 @@ static train_status_t allot (struct kv_cache *c, train_error_t *err)
     return send_tables (c, err);
 }
 
-/* The products' library is opened by the first pass; there may be none yet. */
-static train_status_t open_products (train_decoder_t *m, train_error_t *err)
-{
-    size_t scratch;
-
-    if (!m->gpu || m->engine)
-        return TRAIN_OK;
-    return m->work->prepare (m, 1, 128, &scratch, err);
-}
-
 /* Whether all products of a step are of shapes that our kernel takes, on a GPU
  * that it is for. */
 static bool own_products (const train_decoder_t *m)
@@ -156,7 +146,7 @@ static train_status_t make (struct kv_cache *c, train_error_t *err)
 {
     train_decoder_t *m = c->m;
     int before = m->ops->enter (m->device);
-    train_status_t status = open_products (m, err);
+    train_status_t status = decoder_open_products (m, err);
 
     c->own = own_products (m);
     if (status == TRAIN_OK)
