@@ -114,6 +114,13 @@ static train_status_t read_args (struct check *c, int argc, char *const *argv,
         return err_set (err, TRAIN_EINVAL, "it takes a file of settings");
     c->file = argv[at];
     TRY (read_settings (c, argv + at + 1, argc - at - 1, err));
+    if (c->set.task == TASK_GRPO)
+        return err_set (
+            err, TRAIN_ENOTSUP,
+            "%s: a run of task = grpo is not foreseen: how long its "
+            "texts become, their cache and a reference are unknown; "
+            "rv-train --check reads the settings",
+            c->file);
     if (!c->device)
         return check_device_find (c->set.device == DEVICE_CUDA ? "h200" : "cpu",
                                   &c->device, err);

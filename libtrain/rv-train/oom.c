@@ -24,11 +24,17 @@ struct text {
                                            __VA_ARGS__);                       \
     } while (0)
 
-static void add_table (struct text *t, const struct mem_row *rows, size_t n)
+static void add_table (struct text *t, const struct settings *set,
+                       const struct mem_row *rows, size_t n)
 {
     size_t sum = 0;
 
     ADD (t, "rv-train: what a rank holds:\n");
+    if (set->task == TASK_GRPO)
+        ADD (t,
+             "  (rows of data.seq=%d tokens; beside it the cache of what is "
+             "written, and a reference)\n",
+             (int)set->seq);
     for (size_t i = 0; i < n; i++) {
         ADD (t, "  %-36s %-5s %16zu bytes\n", rows[i].what, rows[i].dtype,
              rows[i].bytes);
@@ -94,7 +100,7 @@ void oom_say (const struct settings *set, const train_decoder_config_t *model,
                    set->tune.documents, rows, &n, NULL)
         != TRAIN_OK)
         return;
-    add_table (&t, rows, n);
+    add_table (&t, set, rows, n);
     add_hints (&t, set, world, &options);
     fputs (t.data, stderr);
 }

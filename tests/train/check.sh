@@ -4,6 +4,8 @@
 : "${top_srcdir:?}"
 # shellcheck source=tests/train/lib.bash
 . "$top_srcdir/tests/train/lib.bash"
+# shellcheck source=tests/train/grpo.bash
+. "$top_srcdir/tests/train/grpo.bash"
 
 # Some 100 MB: much beside what the program itself is.
 i=$tmp/s.ini
@@ -76,6 +78,8 @@ ok "settings" refused 2 "model.heads=3: does not divide dim" "$i" model.heads=3
 ok "no such data" refused 3 "nowhere" "$i" data.files="$tmp/nowhere"
 ok "no such device" refused 2 "cpu, a100, h100 and h200 are known" --device tpu "$i"
 ok "half a rank" refused 2 "a whole number" --ranks 1.5 "$i"
+grpo_files "$tmp"
+ok "what learns from rewards" refused 1 "task = grpo is not foreseen" "$tmp/small.ini"
 ok "no file" refused 2 "takes a file" --json
 if "$train" --version | grep -q 'cuda [0-9]'; then
     # What runs on an H200 held and took: rows of tests/bench/RESULTS.md, of ce83ca3,
