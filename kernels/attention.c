@@ -207,20 +207,7 @@ static bool choose_cudnn (struct attention *a, struct entry *e, bool bwd,
     return true;
 }
 
-/* Where they were faster than cuDNN's deterministic backward on an H200, 1.09 to
- * 1.29 times; its other one is as fast where power is what is short. */
-static bool hopper_gains (const struct attention_shape *s)
-{
-    return s->deterministic && s->T >= HOPPER_T && s->B * s->H * s->T >= 65536;
-}
-
 #if HAVE_CUDA
-/* What the kernels for sm_90a are written for. */
-static bool hopper_fits (const struct attention_shape *s)
-{
-    return s->grad && s->dtype != ATTENTION_F32 && s->D == 64 && !s->documents;
-}
-
 static bool choose_own (struct attention *a, struct entry *e, const char *why)
 {
     const struct attention_shape *s = &e->shape;
@@ -235,16 +222,11 @@ static bool choose_own (struct attention *a, struct entry *e, const char *why)
     return true;
 }
 
-bool attention_hopper_here (void)
-{
-    return kern_attention_hopper_served ();
-}
-
 /* Whether the kernels for sm_90a serve the backward of [s]; false: why. */
 static bool hopper_serves (const struct attention_shape *s, char *why,
                            size_t room)
 {
-    if (!hopper_fits (s))
+    if (!s->grad || s->dtype == ATTENTION_F32 || s->D != 64 || s->documents)
         snprintf (
             why, room,
             "the kernels for sm_90a are a backward, of bf16 or f16, heads "
@@ -332,11 +314,6 @@ static bool choose_own (struct attention *a, struct entry *e, const char *why)
     return fail (a, "attention: built without CUDA");
 }
 
-bool attention_hopper_here (void)
-{
-    return false;
-}
-
 static bool hopper_serves (const struct attention_shape *s, char *why,
                            size_t room)
 {
@@ -374,6 +351,13 @@ static void own_bwd (const struct attention_shape *s,
     own_fwd (s, c, scale);
 }
 #endif
+
+/* Where they were faster than cuDNN's deterministic backward on an H200, 1.09 to
+ * 1.29 times; its other one is as fast where power is what is short. */
+static bool hopper_gains (const struct attention_shape *s)
+{
+    return s->deterministic && s->T >= HOPPER_T && s->B * s->H * s->T >= 65536;
+}
 
 static bool choose (struct attention *a, struct entry *e)
 {
@@ -444,35 +428,26 @@ bool attention_choose (struct attention *a, const struct attention_shape *s,
 #if HAVE_CUDA
 /* Of cuDNN's backward: keys' and values' gradients of each query head where
  * several share them, the T x T matrix or the sum of dQ, and a sum a row. */
-static size_t foresee_cudnn (const struct attention_shape *s)
+size_t attention_foresee (const struct attention_shape *s)
 {
+    const struct cudnn_api newest = {.version = 91900};
     const struct attention_shape part = part_of (s);
     size_t rows = part.B * s->H * s->T, bytes = rows * 4;
+    char why[200];
 
+    if (s->documents || !cudnn_serves (&newest, s, why, sizeof (why)))
+        return s->grad
+                   ? kern_attention_cuda_scratch (s->B, s->T, s->H, s->G, s->D)
+                   : 0;
+    if (!s->grad)
+        return 0;
     bytes += s->deterministic ? rows * s->T * 2 : rows * s->D * 4;
     return s->G < s->H ? bytes + 2 * rows * s->D * 2 : bytes;
 }
-
-/* As choose decides it. */
-size_t attention_foresee (const struct attention_shape *s, bool sm_90a)
-{
-    const struct cudnn_api newest = {.version = 91900};
-    char why[200];
-    bool cudnn = !s->documents && cudnn_serves (&newest, s, why, sizeof (why));
-
-    if (!s->grad)
-        return 0;
-    if (sm_90a && hopper_fits (s)
-        && (hopper_gains (s) || (!cudnn && s->T >= HOPPER_T)))
-        return kern_attention_hopper_scratch (s->B, s->T, s->H);
-    return cudnn ? foresee_cudnn (s)
-                 : kern_attention_cuda_scratch (s->B, s->T, s->H, s->G, s->D);
-}
 #else
-size_t attention_foresee (const struct attention_shape *s, bool sm_90a)
+size_t attention_foresee (const struct attention_shape *s)
 {
     (void)s;
-    (void)sm_90a;
     return 0;
 }
 #endif

@@ -164,12 +164,17 @@ static train_status_t check (const train_grpo_trainer_t *t, int k,
 {
     const struct grpo_texts *x = &t->texts;
     const int32_t *ids = x->ids + (size_t)k * (size_t)x->L;
+    const uint8_t *mask = t->mask + (size_t)k * (size_t)x->L;
     int vocab = train_decoder_config (t->decoder)->vocab;
+    int64_t counted = 0;
     bool bad = x->n[k] < 0 || x->n[k] > x->L || x->which[k] < 0
                || x->which[k] >= t->prompts.count;
 
-    for (int j = 0; !bad && j < x->n[k]; j++)
+    for (int j = 0; !bad && j < x->n[k]; j++) {
         bad = ids[j] < 0 || ids[j] >= vocab;
+        counted += mask[j] != 0;
+    }
+    bad |= counted != t->lengths[k];
     return bad ? err_set (err, TRAIN_EFORMAT,
                           "grpo: completion %d of the checkpoint is none of "
                           "this run",

@@ -206,6 +206,21 @@ static uint64_t hash_of (const train_grpo_trainer_t *t)
     return h;
 }
 
+/* Tokens of the longest prompt with a whole completion: what a checkpoint says
+ * that its model goes to. */
+static int longest (const train_grpo_trainer_t *t)
+{
+    size_t most = 0;
+
+    for (int64_t i = 0; i < t->prompts.count; i++) {
+        size_t n = 0;
+
+        if (t->prompts.ids (t->prompts.arg, i, &n) && n > most)
+            most = n;
+    }
+    return (int)(most < 1 << 24 ? most : 1 << 24) + t->o.max_new;
+}
+
 static train_status_t set_up (train_grpo_trainer_t *t, train_error_t *err)
 {
     const struct trainer_source source = {
@@ -213,10 +228,11 @@ static train_status_t set_up (train_grpo_trainer_t *t, train_error_t *err)
         .beside = grpo_beside,
         .loaded = grpo_loaded,
         .arg = t,
-        .seq = t->o.max_new,
+        .seq = longest (t),
         .shuffle = t->o.shuffle,
         .seed = t->o.seed,
         .hash = hash_of (t),
+        .hashed = "the prompts, and of what [grpo] says,",
     };
 
     TRY (check_loss (t, err));

@@ -33,6 +33,7 @@ struct trainer_source {
     int seq; /* the longest row; what follows is compared and saved */
     bool shuffle;
     uint64_t seed, hash;
+    const char *hashed; /* what that is of, as messages say it */
 };
 
 struct train_trainer {

@@ -226,6 +226,7 @@ static train_status_t same_run (const train_trainer_t *t,
                                 train_error_t *err)
 {
     train_ckpt_state_t here = state_of (t);
+    char hashed[96];
     const struct {
         const char *name;
         unsigned long long there, here;
@@ -235,12 +236,13 @@ static train_status_t same_run (const train_trainer_t *t,
          (unsigned long long)here.batch},
         {"seed", there->seed, here.seed},
         {"shuffle", there->shuffle, here.shuffle},
-        {"the XXH3 of the text, and of what is held out,", there->data_hash,
-         here.data_hash},
+        {hashed, there->data_hash, here.data_hash},
     };
     char list[256] = "";
     size_t used = 0;
 
+    snprintf (hashed, sizeof (hashed), "the XXH3 of %s",
+              trainer_source_of (t).hashed);
     for (size_t i = 0; i < sizeof (v) / sizeof (*v); i++)
         if (v[i].there != v[i].here && used < sizeof (list))
             used += (size_t)snprintf (list + used, sizeof (list) - used,

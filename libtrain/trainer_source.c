@@ -23,6 +23,7 @@ struct trainer_source trainer_source_of (const train_trainer_t *t)
         .shuffle = train_data_shuffle (t->data),
         .seed = train_data_seed (t->data),
         .hash = train_data_hash (t->data),
+        .hashed = "the text, and of what is held out,",
     };
 }
 

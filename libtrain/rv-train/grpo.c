@@ -221,6 +221,22 @@ static const char *name_reference (const struct grpo *g)
     return sharded ? "a part a rank" : "a copy";
 }
 
+/* What may be and is seldom meant. */
+static void say_doubts (const struct settings *set,
+                        const struct grpo_stop *stop)
+{
+    if (grpo_stop_is_none (stop))
+        fprintf (stderr,
+                 "rv-train: nothing ends a completion but [grpo] "
+                 "max_completion_length: no end is known; [data] end or "
+                 "[grpo] stop would name one\n");
+    if (set->model_dir && !settings_given (set, "optim", "lr"))
+        fprintf (stderr,
+                 "rv-train: [optim] lr is not set, so %g; a model that has "
+                 "learnt already takes 1e-6 to 1e-4\n",
+                 set->lr);
+}
+
 static void say_start (const struct grpo *g)
 {
     const struct run *r = &g->run;
@@ -242,6 +258,7 @@ static void say_start (const struct grpo *g)
             r->set->grpo.group, r->set->batch, g->judge.n,
             g->judge.n == 1 ? "" : "s", name_reference (g));
     fflush (stdout);
+    say_doubts (r->set, g->judge.stop);
 }
 
 static train_status_t begin (struct grpo *g, struct who *ret_who,

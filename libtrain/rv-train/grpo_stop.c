@@ -19,7 +19,7 @@ enum { MOST = 32, OWN = 9, SLACK = 8 };
 
 struct grpo_stop {
     train_tokenizer_t *tokenizer;
-    json_t *texts; /* array of strings; NULL: none */
+    json_t *texts; /* strings that are looked for; NULL: none */
     size_t longest;
     int32_t ends[MOST + OWN];
     size_t n_ends;
@@ -36,35 +36,84 @@ static train_status_t refuse (const struct settings *set, const char *key,
                     why);
 }
 
+/* A bare text stands as it is; one that JSON's escapes are meant in says so. */
+static json_t *parse_texts (const char *value)
+{
+    json_t *text;
+
+    if (*value == '[')
+        return json_loads (value, 0, NULL);
+    if (*value != '"')
+        return strchr (value, '\\') ? NULL : json_pack ("[s]", value);
+    text = json_loads (value, JSON_DECODE_ANY, NULL);
+    return text ? json_pack ("[o]", text) : NULL;
+}
+
+/* The id of a token that no text shows, as "<|im_end|>"; else -1. */
+static int32_t hidden_id (const struct grpo_stop *s, const char *text)
+{
+    int32_t id = train_tokenizer_id (s->tokenizer, text);
+    size_t size = 1;
+    char *shown = NULL;
+
+    if (id < 0
+        || train_tokenizer_decode (s->tokenizer, &shown, &size, &id, 1, true,
+                                   NULL)
+               != TRAIN_OK)
+        return -1;
+    free (shown);
+    return size == 0 ? id : -1;
+}
+
+static train_status_t add_id (struct grpo_stop *s, const struct settings *set,
+                              const char *key, int32_t id, train_error_t *err)
+{
+    if (s->n_ends == MOST)
+        return refuse (set, key, "has more than 32 ids", err);
+    s->ends[s->n_ends++] = id;
+    return TRAIN_OK;
+}
+
+static train_status_t read_text (struct grpo_stop *s,
+                                 const struct settings *set, json_t *text,
+                                 train_error_t *err)
+{
+    const char *value = json_string_value (text);
+    size_t n = json_string_length (text);
+    int32_t id;
+
+    if (n == 0)
+        return refuse (set, "stop", "has what is no text, or is empty", err);
+    if ((id = hidden_id (s, value)) >= 0)
+        return add_id (s, set, "stop", id, err);
+    s->longest = n > s->longest ? n : s->longest;
+    s->hash = XXH3_64bits_withSeed (value, n, s->hash + n);
+    return json_array_append (s->texts, text) == 0
+               ? TRAIN_OK
+               : err_set (err, TRAIN_ENOMEM, "no memory for stops");
+}
+
 static train_status_t read_texts (struct grpo_stop *s,
                                   const struct settings *set,
                                   train_error_t *err)
 {
     const char *value = set->grpo.stop;
-    size_t i;
-    json_t *text;
+    train_status_t status = TRAIN_OK;
+    json_t *all;
 
     if (!value || !*value)
         return TRAIN_OK;
-    s->texts =
-        *value == '[' ? json_loads (value, 0, NULL) : json_pack ("[s]", value);
-    if (!s->texts)
+    if (!(all = parse_texts (value)))
         return refuse (set, "stop",
-                       "is neither a text nor a JSON array of texts "
-                       "([\"</answer>\", \"\\n\\n\"])",
+                       "is neither a text without \\ nor JSON, a text or an "
+                       "array of them ([\"</answer>\", \"\\n\\n\"])",
                        err);
-    json_array_foreach (s->texts, i, text)
-    {
-        size_t n = json_string_length (text);
-
-        if (n == 0)
-            return refuse (set, "stop", "has what is no text, or is empty",
-                           err);
-        s->longest = n > s->longest ? n : s->longest;
-        s->hash =
-            XXH3_64bits_withSeed (json_string_value (text), n, s->hash + n);
-    }
-    return TRAIN_OK;
+    if (!(s->texts = json_array ()))
+        status = err_set (err, TRAIN_ENOMEM, "no memory for stops");
+    for (size_t i = 0; status == TRAIN_OK && i < json_array_size (all); i++)
+        status = read_text (s, set, json_array_get (all, i), err);
+    json_decref (all);
+    return status;
 }
 
 static train_status_t read_ids (struct grpo_stop *s, const struct settings *set,
@@ -80,9 +129,7 @@ static train_status_t read_ids (struct grpo_stop *s, const struct settings *set,
         if (end == at || id < 0 || id >= vocab)
             return refuse (set, "stop_ids",
                            "is no list of ids of the tokenizer (2, 7)", err);
-        if (s->n_ends == MOST)
-            return refuse (set, "stop_ids", "has more than 32 ids", err);
-        s->ends[s->n_ends++] = (int32_t)id;
+        TRY (add_id (s, set, "stop_ids", (int32_t)id, err));
         at = end + strspn (end, ", ");
         if (*end && at == end)
             return refuse (set, "stop_ids",
@@ -125,6 +172,11 @@ bool grpo_stop_is_end (const struct grpo_stop *s, int32_t id)
         if (s->ends[i] == id)
             return true;
     return false;
+}
+
+bool grpo_stop_is_none (const struct grpo_stop *s)
+{
+    return s->n_ends == 0 && json_array_size (s->texts) == 0;
 }
 
 /* Ids that are no token are no text, and stop nothing. */

@@ -33,6 +33,9 @@ static int check_task (const struct settings *c, struct rv_error *err)
         {c->batch * g->steps % g->group != 0, "data", "batch",
          "batch times [grpo] steps_per_generation is no multiple of "
          "num_generations"},
+        {settings_given (c, "data", "seq"), "data", "seq",
+         "is of tasks pretrain and sft alone: grpo cuts no prompt, and [grpo] "
+         "max_completion_length bounds what is written; remove it"},
         {g->temperature <= 0, "grpo", "temperature", "is not above 0"},
         {g->low >= 1, "grpo", "epsilon", "is not below 1"},
         {c->device == DEVICE_CUDA && c->param == FP16, "precision", "param",

@@ -118,10 +118,51 @@ echo '{"eos_token_id": [57, 52]}' >"$tmp/eos/generation_config.json"
 ok "ids of the model's folder" run "${s[@]:0:1}" model.dir="$tmp/eos" "${s[@]:2:5}" \
     grpo.completions="$tmp/said-w"
 ok "stop as well" cmp "$tmp/said-u" "$tmp/said-w"
-for bad in 'stop=["a"' 'stop=[1]' 'stop_ids=x' stop_ids=70000 'stop_ids=1;2'; do
+for bad in 'stop=["a"' 'stop=[1]' 'stop=\n' 'stop="a' 'stop=""' 'stop_ids=x' stop_ids=70000 'stop_ids=1;2'; do
     run "${s[@]}" "grpo.$bad"
     ok "[grpo] $bad is refused" grep -q "grpo.*${bad%%=*}.*: [ih]a*s " "$tmp/out"
 done
+
+# lines N PATTERN FILE - has it so many lines like this?
+lines ()
+{
+    [ "$(grep -cE -- "$2" "$3")" = "$1" ]
+}
+
+# A token that texts do not show, of a model without any other end: digits and it.
+python3 - "$tmp/shy.json" <<'EOF'
+import json, sys
+signs = "0123456789+:"
+json.dump ({"version": "1.0", "normalizer": None, "post_processor": None, "truncation": None,
+    "padding": None, "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False,
+        "trim_offsets": True, "use_regex": False},
+    "decoder": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True,
+        "use_regex": False},
+    "added_tokens": [{"id": len (signs), "content": "<|bye|>", "single_word": False,
+        "lstrip": False, "rstrip": False, "normalized": False, "special": True}],
+    "model": {"type": "BPE", "dropout": None, "unk_token": None,
+        "continuing_subword_prefix": None, "end_of_word_suffix": None, "fuse_unk": False,
+        "byte_fallback": False, "ignore_merges": False,
+        "vocab": {c: i for i, c in enumerate (signs)}, "merges": []}}, open (sys.argv[1], "w"))
+EOF
+t=("$tmp/small.ini" run.steps=2 data.tokenizer="$tmp/shy.json" model.vocab=13 grpo.completions_shown=999)
+ends='nothing ends a completion but \[grpo\] max_completion_length'
+ok "no end" run "${t[@]}" log.file="$tmp/x"
+ok "is said" grep -q "^rv-train: $ends" "$tmp/out"
+ok "and seen" lines 2 '"cut":(1\.0|0\.9999)' "$tmp/x"
+ok "a special token as a stop text" run "${t[@]}" 'grpo.stop=["7", "<|bye|>"]' grpo.completions="$tmp/said-x"
+ok "is one" bash -c '! grep -q "$0" "$1"' "$ends" "$tmp/out"
+ok "which ends completions" python3 - "$tmp/said-x" <<'EOF'
+import json, sys
+rows = [json.loads (line) for line in open (sys.argv[1])]
+shy = [r for r in rows if not r["cut"] and not r["completion"].endswith ("7")]
+assert len (rows) == 48 and len (shy) >= 8, len (shy)
+for r in rows:
+    assert "7" not in r["completion"][:-1], r
+    assert r["tokens"] == len (r["completion"]) + (r in shy), r
+EOF
+ok "by its id as well" run "${t[@]}" 'grpo.stop="7"' grpo.stop_ids=12 grpo.completions="$tmp/said-y"
+ok "the same" cmp "$tmp/said-x" "$tmp/said-y"
 
 # A program that ends at every sixth completion that it is asked about.
 cat >"$tmp/fragile" <<'EOF'
@@ -139,11 +180,6 @@ printf '%s\n' '[reward fragile]' 'kind = program' "program = $tmp/fragile" >>"$t
 p=("$tmp/fragile.ini" model.layers=1 model.dim=16 model.heads=2 model.vocab=257 run.steps=3
     data.batch=24 grpo.completions_shown=24)
 
-# lines N PATTERN FILE - has it so many lines like this?
-lines ()
-{
-    [ "$(grep -cE -- "$2" "$3")" = "$1" ]
-}
 why='\[reward fragile\]: N faults; the last: .*/fragile exited with status 3$'
 ok "a program that ends at some completions: the run goes on" run "${p[@]}" log.file="$tmp/h" \
     grpo.completions="$tmp/said-h"
@@ -187,6 +223,11 @@ ok "to where one comes that never stopped" run "${f[@]}" run.steps=$((n + 3)) lo
     checkpoint.dir=
 ok "bit for bit" same "$tmp/e" "$tmp/g"
 
+run "${f[@]}" grpo.beta=0.1
+ok "another beta does not go on" grep -q 'the XXH3 of the prompts, and of what \[grpo\] says, is' "$tmp/out"
+ok "config.json has room for the longest prompt and completion" \
+    grep -q '"max_position_embeddings": 14\b' "$tmp"/ck/step-*/config.json
+
 f+=(grpo.num_iterations=3)
 ok "a cycle of six" run "${f[@]}" log.file="$tmp/j" checkpoint.dir=
 for k in 1 4 5 8; do
@@ -210,6 +251,13 @@ ok "parts of no reference" refused 'reference.shard.*in this process' grpo.beta=
 ok "offload of the host" refused "reference.offload.*a GPU's memory" reference.offload=on
 ok "rows of samples" refused 'data.packed=on: is of task = sft alone' data.packed=on
 ok "long ones" refused 'data.long=cut: is of task = sft alone' data.long=cut
+ok "a length of samples" refused 'data.seq=64: is of tasks pretrain and sft alone' data.seq=64
 ok "dropout" refused 'model.dropout=0.1: grpo trains what it wrote' model.dropout=0.1
 ok "an end that the vocabulary lacks" refused 'is below 257' model.vocab=256
+"$train" check "${f[@]}" >"$tmp/out" 2>&1
+ok "what is not foreseen" test $? = 2
+ok "is said" grep -q '\[run\] task: of grpo.* not foreseen yet' "$tmp/out"
+sed -e '/^\[optim\]/,/^schedule/d' -e '/^\[eval\]/,$d' -e 's/^steps = .*/steps = 1/' "$tmp/grpo.ini" >"$tmp/unset.ini"
+ok "a learning rate that nobody set" run "$tmp/unset.ini" model.dir="$tmp/sft-1"
+ok "is said, too" grep -q '^rv-train: \[optim\] lr is not set, so 0.001' "$tmp/out"
 plan

@@ -396,41 +396,6 @@ static void test_engines (void **state)
         __lsan_enable ();
 }
 
-/* Bytes of scratch of a 1b model's attention, 8 x 2048, without a GPU; those of an
- * H200 were 2178 MiB with cuDNN and 4 MiB with the kernels for sm_90a. */
-static void test_foreseen (void **state)
-{
-    struct attention_shape s = {.dtype = ATTENTION_BF16,
-                                .B = 8,
-                                .T = 2048,
-                                .H = 32,
-                                .G = 8,
-                                .D = 64,
-                                .deterministic = true,
-                                .grad = true};
-
-    (void)state;
-#if HAVE_CUDA
-    assert_int_equal (attention_foresee (&s, false) >> 20, 2178);
-    assert_int_equal (attention_foresee (&s, true) >> 20, 4);
-    s.T = 256; /* cuDNN keeps these */
-    assert_true (attention_foresee (&s, true) > 4 << 20);
-    assert_int_equal (attention_foresee (&s, true),
-                      attention_foresee (&s, false));
-    s.T = 2048;
-    s.deterministic = false;
-    assert_int_equal (attention_foresee (&s, true),
-                      attention_foresee (&s, false));
-    s.deterministic = s.documents = true;
-    assert_int_equal (attention_foresee (&s, true),
-                      attention_foresee (&s, false));
-    s.documents = s.grad = false;
-    assert_int_equal (attention_foresee (&s, true), 0);
-#else
-    assert_int_equal (attention_foresee (&s, true), 0);
-#endif
-}
-
 /* Without a GPU cuDNN has no handle: ours is chosen, and says why. */
 static void test_choice (void **state)
 {
@@ -492,7 +457,7 @@ int main (void)
         cmocka_unit_test (test_graphs),   cmocka_unit_test (test_failures),
         cmocka_unit_test (test_pointers), cmocka_unit_test (test_serves),
         cmocka_unit_test (test_refused),  cmocka_unit_test (test_engines),
-        cmocka_unit_test (test_foreseen), cmocka_unit_test (test_choice),
+        cmocka_unit_test (test_choice),
     };
 
     return cmocka_run_group_tests (tests, NULL, NULL);
