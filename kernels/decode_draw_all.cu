@@ -122,8 +122,9 @@ static __device__ float power (float x)
     return y;
 }
 
-/* What turns logits into powers of 2 that are their chances beside that of the
- * likeliest. */
+/* Logits [less] and times this are the powers of 2 that are their chances beside
+ * that of the likeliest. The difference comes first: of a small heat the two
+ * products are so great that their rounding is more than all there is to tell. */
 struct scale {
     float by, less;
 };
@@ -139,7 +140,7 @@ static __device__ float chances (float *p, const typename L::elem *z, int v,
         get<L> (z + v, p);
 #pragma unroll
     for (int i = 0; i < L::W; i++) {
-        p[i] = v < end ? power (fmaf (p[i], s.by, s.less)) : 0;
+        p[i] = v < end ? power ((p[i] - s.less) * s.by) : 0;
         sum += p[i];
     }
     return sum;
@@ -267,8 +268,8 @@ static __global__ void __launch_bounds__ (THREADS)
         return;
     chance = draw_chance (a.seed, (uint32_t)a.text[n], (uint32_t)a.at[n] + 1);
     top = join_row (all, warps, &block, find_best<L> (z, first, end));
-    s.by = 1.442695041f / a.heat;
-    s.less = -top.z * s.by;
+    s.by = fminf (1.442695041f / a.heat, 3e38f); /* 0 times it is 0 */
+    s.less = top.z;
     sum = sum_range<L> (z, first, end, s);
     id = a.greedy ? find_id<L> (z, first, end, top.z) : 0;
     if (threadIdx.x % 32 == 0) {

@@ -218,6 +218,7 @@ static void test_draw (void)
         good &= draw (t, 300, 37, best, 0);
         good &= draw (t, 3, 1, one, 0);
         good &= draw (t, 40, 5000, (struct kern_draw_rules){.heat = 0.3}, 0);
+        good &= draw (t, 40, 5000, (struct kern_draw_rules){.heat = 1e-9}, 0);
         good &= draw (t, 5, 5000, best, 0);
         good &= draw (t, 3, 100, one, NAN);
         good &= draw (t, 3, 100, best, INFINITY);
