@@ -207,7 +207,20 @@ static bool choose_cudnn (struct attention *a, struct entry *e, bool bwd,
     return true;
 }
 
+/* Where they were faster than cuDNN's deterministic backward on an H200, 1.09 to
+ * 1.29 times; its other one is as fast where power is what is short. */
+static bool hopper_gains (const struct attention_shape *s)
+{
+    return s->deterministic && s->T >= HOPPER_T && s->B * s->H * s->T >= 65536;
+}
+
 #if HAVE_CUDA
+/* Whether the kernels for sm_90a are of such shapes. */
+static bool hopper_takes (const struct attention_shape *s)
+{
+    return s->grad && s->dtype != ATTENTION_F32 && s->D == 64 && !s->documents;
+}
+
 static bool choose_own (struct attention *a, struct entry *e, const char *why)
 {
     const struct attention_shape *s = &e->shape;
@@ -226,7 +239,7 @@ static bool choose_own (struct attention *a, struct entry *e, const char *why)
 static bool hopper_serves (const struct attention_shape *s, char *why,
                            size_t room)
 {
-    if (!s->grad || s->dtype == ATTENTION_F32 || s->D != 64 || s->documents)
+    if (!hopper_takes (s))
         snprintf (
             why, room,
             "the kernels for sm_90a are a backward, of bf16 or f16, heads "
@@ -352,13 +365,6 @@ static void own_bwd (const struct attention_shape *s,
 }
 #endif
 
-/* Where they were faster than cuDNN's deterministic backward on an H200, 1.09 to
- * 1.29 times; its other one is as fast where power is what is short. */
-static bool hopper_gains (const struct attention_shape *s)
-{
-    return s->deterministic && s->T >= HOPPER_T && s->B * s->H * s->T >= 65536;
-}
-
 static bool choose (struct attention *a, struct entry *e)
 {
     char why[200] = "asked for";
@@ -426,8 +432,9 @@ bool attention_choose (struct attention *a, const struct attention_shape *s,
 }
 
 #if HAVE_CUDA
-/* Of cuDNN's backward: keys' and values' gradients of each query head where
- * several share them, the T x T matrix or the sum of dQ, and a sum a row. */
+/* Of our own for sm_90a where they gain, as in choose; else of cuDNN's backward:
+ * keys' and values' gradients of each query head where several share them, the
+ * T x T matrix or the sum of dQ, and a sum a row. */
 size_t attention_foresee (const struct attention_shape *s)
 {
     const struct cudnn_api newest = {.version = 91900};
@@ -441,6 +448,8 @@ size_t attention_foresee (const struct attention_shape *s)
                    : 0;
     if (!s->grad)
         return 0;
+    if (hopper_gains (s) && hopper_takes (s))
+        return kern_attention_hopper_scratch (s->B, s->T, s->H);
     bytes += s->deterministic ? rows * s->T * 2 : rows * s->D * 4;
     return s->G < s->H ? bytes + 2 * rows * s->D * 2 : bytes;
 }
