@@ -126,7 +126,7 @@ P
     [ -z "$(scontrol show job "$job" | grep hush)" ]
     [ -z "$(scontrol write batch_script "$job" - | grep hush)" ]
     # no command line of any process
-    [ -z "$(cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\0' '\n' | grep 'hush-[h]ush')" ]
+    [ -z "$(cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\0' '\n' | grep 'hush-hush-[h]ush')" ]
     touch gate
     wait_for 30 ended "$follower"
     wait "$follower"
