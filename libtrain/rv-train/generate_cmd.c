@@ -213,6 +213,16 @@ static train_status_t read_file (const char *name, char **ret, size_t *ret_size,
     return TRAIN_OK;
 }
 
+/* Of bytes the end is the id behind them, as rv-train tokenize and the rows of
+ * sft have it. */
+static void take_ends (struct job *j, const char *dir)
+{
+    j->o.n_stop +=
+        model_eos (dir, j->stop_id + j->o.n_stop, MOST - j->o.n_stop);
+    if (train_tokenizer_hash (j->tokenizer) == 0 && j->o.n_stop < MOST)
+        j->stop_id[j->o.n_stop++] = 256;
+}
+
 static train_status_t open_tokenizer (struct job *j, const char *dir,
                                       train_error_t *err)
 {
@@ -383,8 +393,7 @@ static train_status_t run (struct job *j, train_error_t *err)
     if (status == TRAIN_OK)
         status = open_tokenizer (j, dir, err);
     if (status == TRAIN_OK && !j->keep_on)
-        j->o.n_stop +=
-            model_eos (dir, j->stop_id + j->o.n_stop, MOST - j->o.n_stop);
+        take_ends (j, dir);
     if (status == TRAIN_OK)
         status = add_prompts (j, err);
     if (status == TRAIN_OK)

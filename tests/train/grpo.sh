@@ -29,6 +29,8 @@ learn ()
 }
 
 learn 1
+ok "generate ends where an answer does" run generate --max 40 "$tmp/sft-1" "12+30:"
+ok "which it has learnt" grep -qxE '(\[|=)?[0-9]+\]?' "$tmp/out"
 if [ "$long" = 1 ]; then
     learn 2
     learn 3
