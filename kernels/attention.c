@@ -215,8 +215,8 @@ static bool hopper_gains (const struct attention_shape *s)
 }
 
 #if HAVE_CUDA
-/* Whether the kernels for sm_90a are of such shapes. */
-static bool hopper_takes (const struct attention_shape *s)
+/* What the kernels for sm_90a are written for. */
+static bool hopper_fits (const struct attention_shape *s)
 {
     return s->grad && s->dtype != ATTENTION_F32 && s->D == 64 && !s->documents;
 }
@@ -235,11 +235,16 @@ static bool choose_own (struct attention *a, struct entry *e, const char *why)
     return true;
 }
 
+bool attention_hopper_here (void)
+{
+    return kern_attention_hopper_served ();
+}
+
 /* Whether the kernels for sm_90a serve the backward of [s]; false: why. */
 static bool hopper_serves (const struct attention_shape *s, char *why,
                            size_t room)
 {
-    if (!hopper_takes (s))
+    if (!hopper_fits (s))
         snprintf (
             why, room,
             "the kernels for sm_90a are a backward, of bf16 or f16, heads "
@@ -325,6 +330,11 @@ static bool choose_own (struct attention *a, struct entry *e, const char *why)
     (void)e;
     (void)why;
     return fail (a, "attention: built without CUDA");
+}
+
+bool attention_hopper_here (void)
+{
+    return false;
 }
 
 static bool hopper_serves (const struct attention_shape *s, char *why,
@@ -432,31 +442,37 @@ bool attention_choose (struct attention *a, const struct attention_shape *s,
 }
 
 #if HAVE_CUDA
-/* Of our own for sm_90a where they gain, as in choose; else of cuDNN's backward:
- * keys' and values' gradients of each query head where several share them, the
- * T x T matrix or the sum of dQ, and a sum a row. */
-size_t attention_foresee (const struct attention_shape *s)
+/* Of cuDNN's backward: keys' and values' gradients of each query head where
+ * several share them, the T x T matrix or the sum of dQ, and a sum a row. */
+static size_t foresee_cudnn (const struct attention_shape *s)
 {
-    const struct cudnn_api newest = {.version = 91900};
     const struct attention_shape part = part_of (s);
     size_t rows = part.B * s->H * s->T, bytes = rows * 4;
-    char why[200];
 
-    if (s->documents || !cudnn_serves (&newest, s, why, sizeof (why)))
-        return s->grad
-                   ? kern_attention_cuda_scratch (s->B, s->T, s->H, s->G, s->D)
-                   : 0;
-    if (!s->grad)
-        return 0;
-    if (hopper_gains (s) && hopper_takes (s))
-        return kern_attention_hopper_scratch (s->B, s->T, s->H);
     bytes += s->deterministic ? rows * s->T * 2 : rows * s->D * 4;
     return s->G < s->H ? bytes + 2 * rows * s->D * 2 : bytes;
 }
+
+/* As choose decides it. */
+size_t attention_foresee (const struct attention_shape *s, bool sm_90a)
+{
+    const struct cudnn_api newest = {.version = 91900};
+    char why[200];
+    bool cudnn = !s->documents && cudnn_serves (&newest, s, why, sizeof (why));
+
+    if (!s->grad)
+        return 0;
+    if (sm_90a && hopper_fits (s)
+        && (hopper_gains (s) || (!cudnn && s->T >= HOPPER_T)))
+        return kern_attention_hopper_scratch (s->B, s->T, s->H);
+    return cudnn ? foresee_cudnn (s)
+                 : kern_attention_cuda_scratch (s->B, s->T, s->H, s->G, s->D);
+}
 #else
-size_t attention_foresee (const struct attention_shape *s)
+size_t attention_foresee (const struct attention_shape *s, bool sm_90a)
 {
     (void)s;
+    (void)sm_90a;
     return 0;
 }
 #endif

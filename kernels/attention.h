@@ -87,9 +87,13 @@ bool attention_choose (struct attention *a, const struct attention_shape *s,
                        struct attention_choice *ret);
 
 /* attention_foresee - bytes of scratch that attention_choose would want for [s]
- * on an H200 with cuDNN 9.19, where neither need be: by arithmetic, as its plans
- * have been measured. A choice on another card or library may want others. */
-size_t attention_foresee (const struct attention_shape *s);
+ * with cuDNN 9.19, where neither that nor a GPU need be: by arithmetic, as its
+ * plans have been measured on an H200. Another library may want others.
+ *   sm_90a   the GPU is one of that kind: an H100 or H200 is
+ * attention_hopper_here - is the thread's current device one, and has this build
+ * the kernels for it? */
+size_t attention_foresee (const struct attention_shape *s, bool sm_90a);
+bool attention_hopper_here (void);
 
 /* attention_fwd - kern_attention_fwd through the engine chosen for [s].
  *   y         (B,T,H,D) written

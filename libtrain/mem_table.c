@@ -37,13 +37,24 @@ int mem_pass (const train_trainer_options_t *o, int world)
     return o->micro_batch == 0 || o->micro_batch > most ? most : o->micro_batch;
 }
 
-static size_t largest (const train_decoder_t *m)
+/* Elements of the largest flat unit, and how many of these there are: units side
+ * by side until they have what is asked for (train/shard.h). */
+static size_t largest (const train_decoder_t *m,
+                       const train_trainer_options_t *o, size_t *ret_n)
 {
-    size_t most = 0;
+    size_t least = o->wrap == TRAIN_WRAP_SIZE ? o->least : 0;
+    size_t most = 0, sum = 0, units = decoder_n_units (m);
 
-    for (size_t u = 0; u < decoder_n_units (m); u++)
-        if (decoder_unit (m, u)->count > most)
-            most = decoder_unit (m, u)->count;
+    *ret_n = 0;
+    for (size_t u = 0; u < units; u++) {
+        sum += decoder_unit (m, u)->count;
+        if (sum > most)
+            most = sum;
+        if (sum < least && u + 1 < units)
+            continue;
+        sum = 0;
+        ++*ret_n;
+    }
     return most;
 }
 
@@ -84,6 +95,23 @@ static size_t with_moments (const train_decoder_t *m,
     return sum > held / 2 || o->offload ? held : sum;
 }
 
+/* What is whole for a while where the model is sharded (make_rooms of fsdp.c). */
+static void add_whole (struct table *t, const train_decoder_t *m,
+                       const train_trainer_options_t *o, const char *wide)
+{
+    size_t real = m->kern->real_size, units, slots = (size_t)o->prefetch + 1;
+    size_t most = largest (m, o, &units), weights = m->numel;
+
+    if (o->strategy == TRAIN_FULL_SHARD)
+        weights = (slots < units ? slots : units) * most;
+    add (t, "weights, whole units", train_dtype_name (m->config.dtype),
+         weights * m->kern->elem_size, false);
+    add (t, "gradients, whole units", wide,
+         (o->no_sync ? m->numel : 2 * most) * real, false);
+    add (t, "gradients on their way", "BF16", o->reduce_bf16 ? 4 * most : 0,
+         false);
+}
+
 /* Weights and all that has their shape. */
 static void add_model (struct table *t, const train_decoder_t *m,
                        const train_trainer_options_t *o, size_t world)
@@ -92,15 +120,10 @@ static void add_model (struct table *t, const train_decoder_t *m,
     size_t whole = m->numel, part = (whole + world - 1) / world, held = whole;
     const char *wide = real == sizeof (double) ? "F64" : "F32";
     const char *own = train_dtype_name (m->config.dtype);
-    bool full = o->strategy == TRAIN_FULL_SHARD;
 
-    if (full || o->strategy == TRAIN_SHARD_GRAD_OP) {
+    if (o->strategy >= TRAIN_SHARD_GRAD_OP) {
         held = part;
-        add (t, "weights, whole units", own,
-             (full ? ((size_t)o->prefetch + 1) * largest (m) : whole) * elem,
-             false);
-        add (t, "gradients, whole units", wide,
-             (o->no_sync ? whole : 2 * largest (m)) * real, false);
+        add_whole (t, m, o, wide);
     }
     add (t, "weights", own, held * elem, false);
     add (t, "masters of the weights", wide,
@@ -144,8 +167,8 @@ static enum attention_dtype attention_dtype_of (const train_decoder_t *m)
                                            : ATTENTION_F16;
 }
 
-static size_t attention_scratch (const train_decoder_t *m, size_t B, size_t T,
-                                 bool docs)
+static size_t attention_scratch (const train_decoder_t *m, bool sm_90a,
+                                 size_t B, size_t T, bool docs)
 {
     const struct attention_shape shape = {
         .dtype = attention_dtype_of (m),
@@ -159,11 +182,12 @@ static size_t attention_scratch (const train_decoder_t *m, size_t B, size_t T,
         .documents = docs,
     };
 
-    return attention_foresee (&shape);
+    return attention_foresee (&shape, sm_90a);
 }
 
-static train_status_t need_gpu (const train_decoder_t *m, int pass, int seq,
-                                struct decoder_need *need, train_error_t *err)
+static train_status_t need_gpu (const train_decoder_t *m, bool sm_90a, int pass,
+                                int seq, struct decoder_need *need,
+                                train_error_t *err)
 {
     const struct decoder_dims *d = &m->dims;
     size_t B = (size_t)pass, T = (size_t)seq, kernel;
@@ -173,17 +197,19 @@ static train_status_t need_gpu (const train_decoder_t *m, int pass, int seq,
                         "fp64: GPUs train in fp32, bf16 and fp16");
     need->gpu = true;
     need->head = linear_ce_scratch (dtype_of (m), B * T, d->C, d->V);
-    need->scratch = attention_scratch (m, B, T, need->docs);
+    need->scratch = attention_scratch (m, sm_90a, B, T, need->docs);
     kernel = decoder_kernel_scratch (m, B * T);
     if (need->scratch < kernel)
         need->scratch = kernel;
     return TRAIN_OK;
 }
 #else
-static train_status_t need_gpu (const train_decoder_t *m, int pass, int seq,
-                                struct decoder_need *need, train_error_t *err)
+static train_status_t need_gpu (const train_decoder_t *m, bool sm_90a, int pass,
+                                int seq, struct decoder_need *need,
+                                train_error_t *err)
 {
     (void)m;
+    (void)sm_90a;
     (void)pass;
     (void)seq;
     (void)need;
@@ -248,7 +274,7 @@ size_t mem_saved (const train_decoder_config_t *model,
     return bytes;
 }
 
-train_status_t mem_table (const train_decoder_config_t *model,
+train_status_t mem_table (const train_decoder_config_t *model, bool sm_90a,
                           const train_trainer_options_t *o, int world, int seq,
                           bool docs, struct mem_row *rows, size_t *ret_n,
                           train_error_t *err)
@@ -271,7 +297,7 @@ train_status_t mem_table (const train_decoder_config_t *model,
     need.roomless = decoder_roomless (m);
     if (gpu && (o->batch + world - 1) / world <= pass)
         need_rooms (m, o, (size_t)world, &need);
-    status = gpu ? need_gpu (m, pass, seq, &need, err)
+    status = gpu ? need_gpu (m, sm_90a, pass, seq, &need, err)
                  : need_host (m, pass, seq, &need, err);
     if (status == TRAIN_OK)
         status = decoder_acts_layout (&m->dims, &need, pass, seq, &acts, err);

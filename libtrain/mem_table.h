@@ -18,14 +18,15 @@ struct mem_row {
 };
 
 /* mem_table - the arrays of a trainer, by arithmetic alone.
- *   model   of train_decoder_create; of a GPU the layouts are those of one, which
- *           need not be there
- *   world   ranks; seq   tokens of a row; docs   rows hold several documents
- *   rows    (MEM_ROWS) written: those that are there
- *   ret_n   how many
+ *   model    of train_decoder_create; of a GPU the layouts are those of one, which
+ *            need not be there
+ *   sm_90a   it is one of that kind (kernels/attention.h); else not looked at
+ *   world    ranks; seq   tokens of a row; docs   rows hold several documents
+ *   rows     (MEM_ROWS) written: those that are there
+ *   ret_n    how many
  * TRAIN_EINVAL: what the model or the batch cannot be; TRAIN_ENOTSUP: a GPU, in a
  * build without CUDA; TRAIN_ENOMEM. */
-train_status_t mem_table (const train_decoder_config_t *model,
+train_status_t mem_table (const train_decoder_config_t *model, bool sm_90a,
                           const train_trainer_options_t *opts, int world,
                           int seq, bool docs, struct mem_row *rows,
                           size_t *ret_n, train_error_t *err);

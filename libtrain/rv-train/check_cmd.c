@@ -141,8 +141,9 @@ static train_status_t fill_table (struct check *c, train_error_t *err)
 
     if (c->device->gpu)
         model.device = (DLDevice){kDLCUDA, 0};
-    TRY (mem_table (&model, &options, c->ranks, (int)c->set.seq,
-                    train_data_is_documents (c->data), c->row, &c->n, err));
+    TRY (mem_table (&model, c->device->sm_90a, &options, c->ranks,
+                    (int)c->set.seq, train_data_is_documents (c->data), c->row,
+                    &c->n, err));
     if (c->device->gpu)
         return TRAIN_OK;
     if (train_data_vocab (c->data) <= 256 && train_data_end (c->data) < 0)

@@ -22,10 +22,12 @@
 /* An H200's are measured (tests/bench/RESULTS.md); an H100 has its tensor cores
  * and 0.7 of its memory's rate, an A100 a third and 0.4. */
 static const struct check_device known[] = {
-    {"cpu", false, 0.02, 0.02, 0, 0, 0, "a guess"}, /* times CPUs */
-    {"a100", true, 225, 10, 85, 1.7e12, 80 * GIB, "scaled from an H200's"},
-    {"h100", true, 714, 30, 269, 2.8e12, 80 * GIB, "scaled from an H200's"},
-    {"h200", true, 714, 30, 269, 4.0e12, 139 * GIB, "measured"},
+    {"cpu", false, 0.02, 0.02, 0, false, 0, 0, "a guess"}, /* times CPUs */
+    {"a100", true, 225, 10, 85, false, 1.7e12, 80 * GIB,
+     "scaled from an H200's"},
+    {"h100", true, 714, 30, 269, true, 2.8e12, 80 * GIB,
+     "scaled from an H200's"},
+    {"h200", true, 714, 30, 269, true, 4.0e12, 139 * GIB, "measured"},
 };
 
 /* Of a GPU's link to the host, each way. */

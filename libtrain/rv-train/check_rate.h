@@ -18,6 +18,7 @@ struct check_device {
     double half, single; /* TFLOP/s of products, as training reaches them */
     double attention;    /* of 16-bit attention, over half the square; 0: as
                             products */
+    bool sm_90a;         /* see kernels/attention.h */
     double memory;       /* bytes a second, read and written; 0: not counted */
     size_t bytes;        /* of its memory; 0: not known */
     const char *basis;   /* where the rates are from: a word or some */

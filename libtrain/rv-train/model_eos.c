@@ -24,10 +24,11 @@ size_t model_eos (const char *dir, int32_t *ret, size_t most)
 
     for (size_t i = 0; i < 2 && (!eos || json_is_null (eos)); i++) {
         char path[4096];
+        int len = snprintf (path, sizeof (path), "%s/%s", dir, names[i]);
 
-        snprintf (path, sizeof (path), "%s/%s", dir, names[i]);
         json_decref (root);
-        root = json_load_file (path, 0, NULL);
+        root =
+            (size_t)len < sizeof (path) ? json_load_file (path, 0, NULL) : NULL;
         eos = json_object_get (root, "eos_token_id");
     }
     n = take (eos, ret, most);

@@ -6,7 +6,10 @@
 
 #include <stdio.h>
 
+#include "libtrain/backend.h"
 #include "libtrain/mem_table.h"
+
+#include "kernels/attention.h"
 
 struct text {
     char data[4096];
@@ -21,11 +24,17 @@ struct text {
                                            __VA_ARGS__);                       \
     } while (0)
 
-static void add_table (struct text *t, const struct mem_row *rows, size_t n)
+static void add_table (struct text *t, const struct settings *set,
+                       const struct mem_row *rows, size_t n)
 {
     size_t sum = 0;
 
     ADD (t, "rv-train: what a rank holds:\n");
+    if (set->task == TASK_GRPO)
+        ADD (t,
+             "  (rows of data.seq=%d tokens; beside it the cache of what is "
+             "written, and a reference)\n",
+             (int)set->seq);
     for (size_t i = 0; i < n; i++) {
         ADD (t, "  %-36s %-5s %16zu bytes\n", rows[i].what, rows[i].dtype,
              rows[i].bytes);
@@ -63,6 +72,22 @@ static void add_hints (struct text *t, const struct settings *set, int world,
     ADD (t, "  a smaller data.seq or model\n");
 }
 
+/* Of the GPU that this rank trains on. */
+static bool is_sm_90a (const train_decoder_config_t *model)
+{
+    const struct backend_ops *ops;
+    bool is;
+    int before;
+
+    if (model->device.device_type != kDLCUDA
+        || backend_find ("cuda", &ops, NULL) != TRAIN_OK)
+        return false;
+    before = ops->enter (model->device.device_id);
+    is = attention_hopper_here ();
+    ops->leave (before);
+    return is;
+}
+
 void oom_say (const struct settings *set, const train_decoder_config_t *model,
               int world)
 {
@@ -71,11 +96,11 @@ void oom_say (const struct settings *set, const train_decoder_config_t *model,
     struct text t = {.used = 0};
     size_t n;
 
-    if (mem_table (model, &options, world, (int)set->seq, set->tune.documents,
-                   rows, &n, NULL)
+    if (mem_table (model, is_sm_90a (model), &options, world, (int)set->seq,
+                   set->tune.documents, rows, &n, NULL)
         != TRAIN_OK)
         return;
-    add_table (&t, rows, n);
+    add_table (&t, set, rows, n);
     add_hints (&t, set, world, &options);
     fputs (t.data, stderr);
 }

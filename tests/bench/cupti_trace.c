@@ -47,7 +47,7 @@ static struct {
     size_t n, room;
     struct call *call;
     size_t n_calls, calls_room;
-    char *name[NAMES];
+    const char *name[NAMES]; /* for ever */
     uint32_t n_names;
     bool full;
 } all = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -70,6 +70,8 @@ static bool grow (void **list, size_t *room, size_t size)
 
 static uint32_t name_of (const char *text)
 {
+    const char *own;
+
     if (!text)
         text = "?";
     for (uint32_t i = 0; i < all.n_names; i++)
@@ -77,8 +79,8 @@ static uint32_t name_of (const char *text)
             return i;
     if (all.n_names == NAMES)
         return NAMES - 1;
-    if (!(all.name[all.n_names] = strdup (text)))
-        exit (1);
+    own = strdup (text);
+    all.name[all.n_names] = own ? own : "?";
     return all.n_names++;
 }
 

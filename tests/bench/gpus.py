@@ -45,7 +45,7 @@ import tempfile
 import time
 
 from gpus_run import (Direct, Failed, Slurm, Torch, count_gpus, group_bench_rows, has_torch,
-                      python_libs, rows_of)
+                      object_of, python_libs, rows_of)
 from gpus_table import table
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -206,7 +206,7 @@ class Bench:
 
         def probe():
             text = self.way.run_one([self.program("rv-train"), "probe", "--json"], world, 120)
-            found = json.loads(text[text.index("{"):])
+            found = object_of(text)
             return [dict(r, op="probe", who="libtrain") for r in found.get("pairs", [])]
 
         def ours():

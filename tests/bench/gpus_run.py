@@ -47,14 +47,27 @@ def group_bench_rows(text, world):
     return rows
 
 
+def object_of(text):
+    """The JSON object in a text, whatever stands around it."""
+    try:
+        return json.JSONDecoder().raw_decode(text, text.index("{"))[0]
+    except ValueError as e:
+        raise Failed(f"no JSON: {last_words(text)}") from e
+
+
+def lent():
+    """The GPUs that CUDA_VISIBLE_DEVICES names; empty where it says nothing."""
+    return [w for w in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if w]
+
+
 def count_gpus():
-    """The GPUs' names, by nvidia-smi."""
+    """The names of the GPUs that are lent, by nvidia-smi."""
     try:
         out = subprocess.run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"],
                              capture_output=True, text=True, timeout=60, check=True)
     except (OSError, subprocess.SubprocessError):
         return []
-    return out.stdout.split("\n")[:-1]
+    return out.stdout.splitlines()[:len(lent()) or None]
 
 
 def python_libs(python):
@@ -65,7 +78,7 @@ def python_libs(python):
         out = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.SubprocessError):
         return []
-    return sorted(d for p in out.stdout.split() for d in glob.glob(p + "/*/lib"))
+    return sorted(d for p in out.stdout.splitlines() for d in glob.glob(p + "/*/lib"))
 
 
 def has_torch(python):
@@ -129,10 +142,14 @@ def spawn(argv, env, cwd=None):
 def together(runs, limit):
     """Each of [runs], (argv, env), at once; the text of the first."""
     procs, files = [], []
-    for argv, env in runs:
-        p, f = spawn(argv, env)
-        procs.append(p)
-        files.append(f)
+    try:
+        for argv, env in runs:
+            p, f = spawn(argv, env)
+            procs.append(p)
+            files.append(f)
+    except BaseException:
+        kill(procs)
+        raise
     codes, texts, late = wait(procs, files, limit)
     if late:
         raise Failed(f"not done in {limit:.0f} s: {last_words(''.join(texts))}")
@@ -160,7 +177,7 @@ class Direct:
         return together(runs, limit)
 
     def run_one(self, argv, world, limit):
-        see = ",".join(str(i) for i in range(world))
+        see = ",".join(lent()[:world] or [str(i) for i in range(world)])
         return together([(argv, dict(self.env, CUDA_VISIBLE_DEVICES=see))], limit)
 
 
@@ -196,7 +213,7 @@ class Slurm:
               "--gpus", str(gpus)] + (["--made-up"] if made_up else [])
         try:
             together([(up, self.env)], 90)
-        except Failed:
+        except BaseException:  # an end that was asked for, too
             self.down()
             raise
 
@@ -212,6 +229,10 @@ class Slurm:
         return together([(cmd, self.env)], limit + 30)
 
     def down(self):
-        subprocess.run([self.rv, "sandbox", "down", "--dir", self.dir + "/s"], env=self.env,
-                       capture_output=True, timeout=120)
+        try:
+            subprocess.run([self.rv, "sandbox", "down", "--dir", self.dir + "/s"], env=self.env,
+                           capture_output=True, timeout=120)
+        except (OSError, subprocess.TimeoutExpired) as e:
+            print(f"# rv sandbox down: {e}")
+            return  # its folder says what runs
         shutil.rmtree(self.dir, ignore_errors=True)

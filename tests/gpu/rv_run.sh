@@ -38,6 +38,7 @@ skip ()
 
 gpus=$(nvidia-smi --query-gpu=uuid --format=csv,noheader 2>/dev/null | wc -l)
 [ "$gpus" -gt 0 ] || skip "no GPU" gpu
+[ "$(gpus_seen)" = "$gpus" ] || skip "a part of the GPUs is lent, and Slurm would take any" gpu
 for p in munged slurmctld slurmd srun sbatch; do
     PATH=$PATH:/usr/sbin:/sbin command -v $p >/dev/null || skip "$p is not installed" slurm
 done
