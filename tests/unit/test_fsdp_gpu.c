@@ -3,8 +3,7 @@
  * processes, on 1 to 4 ranks, beside one device
  *
  * The streams run when they are asked, so a wait that is missing shows as stale
- * weights or gradients. A decoder's own kernels are the host's: they run at
- * once, when the passes' stream has come to where they stand in it. */
+ * weights or gradients. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,66 +14,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fake_decoder.h"
 #include "fake_nccl.h"
 #include "fsdp_run.h"
-#include "libtrain/decoder_impl.h"
 #include "libtrain/group_impl.h"
 
 static const struct fake_orders no_orders = {.rank = -1};
 
-static void move_arena (train_decoder_t *d, train_tensor_t *t)
-{
-    size_t bytes = (size_t)train_tensor_bytes (&t->t);
-    void *there;
-
-    if (!t->t.data)
-        return;
-    there = fake_alloc (d->device, bytes);
-    memcpy (there, t->t.data, bytes);
-    free (t->t.data);
-    t->t.data = there;
-    t->t.device = d->config.device;
-}
-
 static void to_gpu (struct rank *r)
 {
-    train_decoder_t *d = r->decoder;
-
-    fake_clock ();
-    assert_int_equal (backend_find ("cuda", &d->ops, NULL), 0);
-    d->device = r->group->where.device;
-    d->config.device = (DLDevice){kDLCUDA, d->device};
-    assert_int_equal (d->ops->stream_create (d->device, &d->stream, NULL), 0);
-    move_arena (d, &d->weights);
-    move_arena (d, &d->grads);
-    for (size_t u = 0; u < decoder_n_units (d); u++)
-        decoder_set_unit (d, u, NULL, NULL);
-}
-
-/* A kernel comes after what its stream has been given. */
-static struct decoder_hooks engine;
-static void *passes;
-
-static train_status_t before (void *arg, size_t unit, bool backward,
-                              train_error_t *err)
-{
-    train_status_t status = engine.before (arg, unit, backward, err);
-
-    if (status == TRAIN_OK)
-        fake_finish (passes);
-    return status;
+    assert_int_equal (
+        fake_decoder_move (r->decoder, r->group->where.device, NULL), 0);
 }
 
 static void hook (struct rank *r)
 {
-    struct decoder_hooks own;
-
-    r->decoder->ops = fake_at_once (r->decoder->ops);
-    engine = r->decoder->hooks;
-    passes = r->decoder->stream;
-    own = engine;
-    own.before = before;
-    decoder_set_hooks (r->decoder, &own);
+    fake_decoder_hook (r->decoder);
 }
 
 static void check_weights (struct job *job, int rank, struct rank *r,

@@ -1,166 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0
  * test_trainer_shard.c - a trainer whose ranks have a made-up GPU each, beside
  * one on the host: losses, norms, skips by a loss scale, evaluation, and
- * checkpoints that go on elsewhere
- *
- * The decoder's kernels are the host's, and run when the passes' stream has come
- * to where they stand in it (see test_fsdp_gpu.c). */
-#include "own_dir.h"
-
+ * checkpoints that go on elsewhere */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <train/trainer.h>
 #include <train/watch.h>
 
+#include "fake_decoder.h"
 #include "fake_impl.h"
 #include "group_ranks.h"
-#include "libtrain/decoder_impl.h"
 #include "libtrain/err.h"
 #include "libtrain/group_impl.h"
 #include "libtrain/optim_far.h"
+#include "shard_run.h"
 
-#define STEPS 6
-#define HALF  3 /* where it is saved, and gone on from */
+#define HALF 3 /* where it is saved, and gone on from */
 
 static const struct fake_orders no_orders = {.rank = -1};
-static const train_scaler_options_t scaler = {
-    .size = sizeof (scaler), .init = 1 << 21, .interval = 100};
-
-/* The run of one device, and what is asked of the others. */
-static struct {
-    train_dtype_t dtype;
-    train_strategy_t strategy;
-    bool saves, loads, offload;
-    double loss[STEPS], norm[STEPS], eval, bound;
-    bool skipped[STEPS];
-} run;
-
-static const struct fake_gpu {
-    struct decoder_hooks engine;
-    void *passes;
-} none;
-static struct fake_gpu gpu;
-
-static train_trainer_options_t options (train_group_t *gpus)
-{
-    return (train_trainer_options_t){
-        .size = sizeof (train_trainer_options_t),
-        .batch = 5,
-        .micro_batch = 2,
-        .clip = 1,
-        .adamw = {.size = sizeof (train_adamw_options_t),
-                  .beta1 = 0.9,
-                  .beta2 = 0.95,
-                  .eps = 1e-8,
-                  .weight_decay = 0.1},
-        .schedule = {.size = sizeof (train_schedule_t),
-                     .kind = TRAIN_SCHEDULE_COSINE,
-                     .lr = 0.01,
-                     .warmup = 2,
-                     .steps = 20},
-        .strategy = run.strategy,
-        .prefetch = 1,
-        .scaler = run.dtype == TRAIN_F16 ? &scaler : NULL,
-        .device_group = gpus,
-        .offload = run.offload,
-    };
-}
-
-/* A trainer and what it is made of. */
-struct made {
-    train_data_t *data;
-    train_decoder_t *decoder;
-    train_trainer_t *trainer;
-};
-
-static train_status_t parts (struct made *m, train_error_t *err)
-{
-    const train_data_options_t text = {.size = sizeof (text),
-                                       .files = "text",
-                                       .seq = 8,
-                                       .shuffle = true,
-                                       .seed = 3};
-    train_decoder_config_t c = {.size = sizeof (c),
-                                .layers = 2,
-                                .dim = 8,
-                                .heads = 2,
-                                .kv_heads = 1,
-                                .ffn = 24,
-                                .vocab = 256,
-                                .tie = true,
-                                .rope_theta = 10000,
-                                .norm_eps = 1e-5,
-                                .dtype = run.dtype};
-    train_status_t status = train_data_open (&text, &m->data, err);
-
-    if (status == TRAIN_OK)
-        status = run.strategy >= TRAIN_SHARD_GRAD_OP
-                     ? train_decoder_create_bare (&c, &m->decoder, err)
-                     : train_decoder_create (&c, &m->decoder, err);
-    return status;
-}
-
-static void drop (struct made *m)
-{
-    train_trainer_destroy (m->trainer);
-    train_decoder_destroy (m->decoder);
-    train_data_close (m->data);
-}
-
-static void move_arena (const train_decoder_t *d, train_tensor_t *t)
-{
-    size_t bytes = (size_t)train_tensor_bytes (&t->t);
-    void *there;
-
-    if (!t->t.data)
-        return;
-    there = fake_alloc (d->device, bytes);
-    memcpy (there, t->t.data, bytes);
-    free (t->t.data);
-    t->t.data = there;
-    t->t.device = d->config.device;
-}
-
-static train_status_t to_gpu (train_decoder_t *d, int device,
-                              train_error_t *err)
-{
-    train_status_t status = backend_find ("cuda", &d->ops, err);
-
-    fake_clock ();
-    d->device = device;
-    d->config.device = (DLDevice){kDLCUDA, device};
-    if (status == TRAIN_OK)
-        status = d->ops->stream_create (device, &d->stream, err);
-    move_arena (d, &d->weights);
-    move_arena (d, &d->grads);
-    for (size_t u = 0; u < decoder_n_units (d); u++)
-        decoder_set_unit (d, u, NULL, NULL);
-    return status;
-}
-
-/* A kernel comes after what its stream has been given. */
-static train_status_t before (void *arg, size_t unit, bool backward,
-                              train_error_t *err)
-{
-    train_status_t status = gpu.engine.before (arg, unit, backward, err);
-
-    if (status == TRAIN_OK)
-        fake_finish (gpu.passes);
-    return status;
-}
-
-static void hook (train_decoder_t *d)
-{
-    struct decoder_hooks own = d->hooks;
-
-    gpu = none;
-    d->ops = fake_at_once (d->ops);
-    gpu.engine = d->hooks;
-    gpu.passes = d->stream;
-    own.before = before;
-    decoder_set_hooks (d, &own);
-}
 
 static bool is_near (double x, double y)
 {
@@ -215,24 +81,6 @@ static train_status_t take_steps (const struct made *m, bool asks, char *text,
     if (status == TRAIN_OK && !is_near (loss, run.eval) && !text[0])
         snprintf (text, size, "evaluation %.9g, not %.9g", loss, run.eval);
     return status;
-}
-
-static train_status_t begin (struct made *m, train_group_t *host,
-                             train_group_t *gpus, train_error_t *err)
-{
-    train_trainer_options_t o = options (gpus);
-    train_status_t status = parts (m, err);
-
-    if (status == TRAIN_OK)
-        status = to_gpu (m->decoder, gpus->where.device, err);
-    if (status == TRAIN_OK)
-        status = train_trainer_create (&o, host, m->data, m->decoder,
-                                       &m->trainer, err);
-    if (status != TRAIN_OK)
-        return status;
-    hook (m->decoder);
-    return run.loads ? train_trainer_load (m->trainer, "ckpt", err)
-                     : train_trainer_init (m->trainer, 3, err);
 }
 
 static void body (struct job *job, int rank, train_group_t *gpus)
@@ -417,7 +265,8 @@ static void lonely (struct job *job, int rank, train_group_t *gpus)
 
     seen->status = parts (&m, &seen->err);
     if (seen->status == TRAIN_OK)
-        seen->status = to_gpu (m.decoder, gpus->where.device, &seen->err);
+        seen->status =
+            fake_decoder_move (m.decoder, gpus->where.device, &seen->err);
     if (seen->status == TRAIN_OK)
         seen->status = train_trainer_create (&o, gpus, m.data, m.decoder,
                                              &m.trainer, &seen->err);
@@ -438,23 +287,6 @@ static void test_no_group (void **state)
     fake_close ();
 }
 
-static int set_up (void **state)
-{
-    FILE *f;
-
-    if (make_dir (state) < 0 || chdir (dir) < 0 || !(f = fopen ("text", "we")))
-        return -1;
-    for (int i = 0; i < 40; i++)
-        if (fprintf (f, "The quick brown fox number %03d jumps over.\n", i) < 0)
-            return -1;
-    return fclose (f);
-}
-
-static int tear_down (void **state)
-{
-    return chdir ("/") || remove_dir (state);
-}
-
 /* Rank 1's kernels take long: the host only enqueues them, and the others wait
  * for it in their streams. */
 static void doze (const void *args)
@@ -466,8 +298,8 @@ static void doze (const void *args)
 static train_status_t slow_after (void *arg, size_t unit, bool backward,
                                   train_error_t *err)
 {
-    fake_call (gpu.passes, doze, "", 1);
-    return gpu.engine.after (arg, unit, backward, err);
+    fake_call (fake_decoder.passes, doze, "", 1);
+    return fake_decoder.engine.after (arg, unit, backward, err);
 }
 
 static void make_slow (train_decoder_t *d)
