@@ -68,6 +68,12 @@ static bool is_inf (const void *element, train_dtype_t dtype)
     return (half & (dtype == TRAIN_BF16 ? 0x7f : 0x3ff)) == 0;
 }
 
+static train_status_t settle (const struct decoder_look *look,
+                              train_error_t *err)
+{
+    return look->settle ? look->settle (look->settle_arg, err) : TRAIN_OK;
+}
+
 train_status_t decoder_look_first (const struct decoder_look *look,
                                    const void *data, train_dtype_t dtype,
                                    size_t n, size_t *ret, bool *ret_inf,
@@ -78,6 +84,7 @@ train_status_t decoder_look_first (const struct decoder_look *look,
     char element[sizeof (double)];
     uint64_t at = n;
 
+    TRY (settle (look, err));
     if (!m->gpu)
         on_host (&at, data, dtype, n);
 #if HAVE_CUDA
@@ -363,6 +370,7 @@ void decoder_look_end (struct decoder_look *look)
 {
     if (!look->found_at)
         return;
+    (void)settle (look, NULL);
     decoder_set_hooks (look->decoder, &look->inner);
     look->decoder->ops->free (look->found_at);
     look->found_at = NULL;

@@ -23,10 +23,16 @@ struct decoder_look {
     bool found;
     int64_t when;   /* the visit in which it was found */
     char text[240]; /* "NaN in WHAT at WHERE" */
+    /* Set after decoder_look_begin where the passes wait for other ranks on the
+     * GPU: until all has ended that they were given, with a deadline. NULL: they
+     * wait for nobody. */
+    train_status_t (*settle) (void *arg, train_error_t *err);
+    void *settle_arg;
 };
 
 /* decoder_look_begin - from now on it looks. End with decoder_look_end, also
- * after a failure. TRAIN_ENOMEM. */
+ * after a failure; it settles first, as memory of a GPU is freed by waiting for
+ * it. TRAIN_ENOMEM. */
 train_status_t decoder_look_begin (struct decoder_look *look,
                                    train_decoder_t *decoder,
                                    train_error_t *err);
@@ -37,7 +43,8 @@ void decoder_look_pass (struct decoder_look *look);
 /* decoder_look_first - the least index of a value that is not finite.
  *   data    (n) of the decoder's device, compact
  *   ret     n: there is none
- *   inf     that one is Inf, not NaN; NULL = not wanted */
+ *   inf     that one is Inf, not NaN; NULL = not wanted
+ * What settle says, or the device. */
 train_status_t decoder_look_first (const struct decoder_look *look,
                                    const void *data, train_dtype_t dtype,
                                    size_t n, size_t *ret, bool *ret_inf,

@@ -124,6 +124,11 @@ static train_status_t agree (train_trainer_t *t, const struct found *f,
                         : err_set (err, TRAIN_ENOMEM, "no memory for a line");
 }
 
+static train_status_t settle (void *fsdp, train_error_t *err)
+{
+    return fsdp_settle (fsdp, err);
+}
+
 train_status_t trainer_look (train_trainer_t *t, train_error_t *err)
 {
     struct found f = {NEVER, "loss or norm is not finite, and no value of the "
@@ -131,6 +136,10 @@ train_status_t trainer_look (train_trainer_t *t, train_error_t *err)
     struct decoder_look look;
     train_status_t status = decoder_look_begin (&look, t->decoder, err);
 
+    if (t->fsdp) {
+        look.settle = settle;
+        look.settle_arg = t->fsdp;
+    }
     if (status == TRAIN_OK)
         status = search (t, &look, &f, err);
     decoder_look_end (&look);
