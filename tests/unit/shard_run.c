@@ -102,4 +102,7 @@ int set_up (void **state)
     return fclose (f);
 }
 
-int tear_down (void **state) { return chdir ("/") || remove_dir (state); }
+int tear_down (void **state)
+{
+    return chdir ("/") || remove_dir (state);
+}
