@@ -88,10 +88,8 @@ learn() {
     wait_for 30 put_back
     [ "$(causes)" = limit ]
     on_two_nodes
-    # A cycle is two steps; it goes on for another.
-    n=$(wc -l <went)
-    [ $((n % 2)) = 0 ]
-    n=$((n + 2))
+    # In mid-cycle, of two steps, or between cycles
+    n=$(($(wc -l <went) + 2))
     sed -i "s/^steps = .*/steps = $n/" go.ini
     let_go
     wait_for 60 done_with 0
