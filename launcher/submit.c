@@ -208,6 +208,7 @@ static bool lost_controller (const char *text)
         "Communication connection failure",
         "Socket timed out on send/recv operation",
         "Zero Bytes were transmitted or received",
+        "Connection reset by peer", /* of its system, when it is killed */
         "Slurm controller in standby mode",
     };
 

@@ -136,19 +136,22 @@ S
     [ "$(wc -l <shown)" = 1 ]
     cancel_all
     # it goes when it has taken the job, before it said so: there is one job
-    cat >bin/sbatch <<S
+    for words in "Socket timed out on send/recv operation" "Connection reset by peer"; do
+        cat >bin/sbatch <<S
 #!/bin/sh
 $(command -v sbatch) "\$@" >/dev/null && touch taken
-echo "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation" >&2
+echo "sbatch: error: Batch job submission failed: $words" >&2
 exit 1
 S
-    PATH=$PWD/bin:$PATH separate "$RV" run -g 1 --name taken --slurm=--hold -- true
-    [ "$status" = 0 ]
-    [ -e taken ]
-    [[ $stderr == "rv: sbatch lost slurmctld; asking again until slurmctld answers" ]]
-    shown >shown
-    diff <(ids) shown
-    [ "$(wc -l <shown)" = 1 ]
-    cancel_all
+        PATH=$PWD/bin:$PATH separate "$RV" run -g 1 --name taken --slurm=--hold -- true
+        [ "$status" = 0 ]
+        [ -e taken ]
+        [[ $stderr == "rv: sbatch lost slurmctld; asking again until slurmctld answers" ]]
+        shown >shown
+        diff <(ids) shown
+        [ "$(wc -l <shown)" = 1 ]
+        cancel_all
+        rm taken
+    done
     wait_for 60 all_idle
 }
