@@ -81,9 +81,9 @@ static bool trains (const train_decoder_t *m, const char *frozen,
     return true;
 }
 
-/* Elements with moments, of a rank that holds [held]: those that train are side by
- * side where they are half or less (optim.c). Of a shard the rank is meant that
- * has most. */
+/* Elements with moments and masters, of a rank that holds [held]: those that
+ * train are side by side where they are half or less (optim.c). Of a shard the
+ * rank is meant that has most. */
 static size_t with_moments (const train_decoder_t *m,
                             const train_trainer_options_t *o, size_t held)
 {
@@ -112,9 +112,10 @@ static void add_whole (struct table *t, const train_decoder_t *m,
          false);
 }
 
-/* Weights and all that has their shape. */
+/* Weights and all that has their shape. [alone]: of one GPU (trainer_gpu.c). */
 static void add_model (struct table *t, const train_decoder_t *m,
-                       const train_trainer_options_t *o, size_t world)
+                       const train_trainer_options_t *o, size_t world,
+                       bool alone)
 {
     size_t real = m->kern->real_size, elem = m->kern->elem_size;
     size_t whole = m->numel, part = (whole + world - 1) / world, held = whole;
@@ -127,7 +128,10 @@ static void add_model (struct table *t, const train_decoder_t *m,
     }
     add (t, "weights", own, held * elem, false);
     add (t, "masters of the weights", wide,
-         elem == real || o->offload ? 0 : held * real, false);
+         elem == real || o->offload
+             ? 0
+             : (alone ? with_moments (m, o, held) : held) * real,
+         false);
     add (t, "gradients", wide, held * real, false);
     add (t, "AdamW's moments", wide,
          o->offload ? 0 : 2 * with_moments (m, o, held) * real, false);
@@ -302,7 +306,8 @@ train_status_t mem_table (const train_decoder_config_t *model, bool sm_90a,
     if (status == TRAIN_OK)
         status = decoder_acts_layout (&m->dims, &need, pass, seq, &acts, err);
     if (status == TRAIN_OK) {
-        add_model (&t, m, o, (size_t)world);
+        add_model (&t, m, o, (size_t)world,
+                   gpu && world == 1 && o->strategy < TRAIN_SHARD_GRAD_OP);
         add_acts (&t, m, &acts);
         *ret_n = t.n;
     }

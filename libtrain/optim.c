@@ -69,8 +69,9 @@ static train_status_t add_ranges (train_adamw_t *a, const train_param_t *params,
     return TRAIN_OK;
 }
 
-/* Moments of the ranges, side by side where that halves them, or as the
- * parameters lie. Of pieces that pass through a GPU all arrays have one order. */
+/* Moments and masters of the ranges, side by side where that halves them, or as
+ * the parameters lie. Of pieces that pass through a GPU all arrays have one
+ * order. */
 static void place_moments (train_adamw_t *a, bool own)
 {
     size_t sum = 0;
@@ -126,7 +127,7 @@ static train_status_t add_moments (train_adamw_t *a, train_error_t *err)
         return err_set (err, TRAIN_ENOMEM,
                         "no memory for the moments of %zu parameters",
                         a->numel);
-    a->bytes = (2 * a->state + (adamw_is_half (a) ? a->numel : 0)) * a->esize;
+    a->bytes = (adamw_is_half (a) ? 3 : 2) * a->state * a->esize;
     if ((status = add_arena (a, err)) != TRAIN_OK)
         return err_prefix (err, status, "moments of %zu parameters", a->numel);
     TRY (a->ops->alloc (a->device, sizeof (float), &factor, err));
@@ -134,7 +135,7 @@ static train_status_t add_moments (train_adamw_t *a, train_error_t *err)
     TRY (view (a, &a->m, 0, a->state, err));
     TRY (view (a, &a->v, a->state, a->state, err));
     if (adamw_is_half (a))
-        TRY (view (a, &a->masters, 2 * a->state, a->numel, err));
+        TRY (view (a, &a->masters, 2 * a->state, a->state, err));
     return a->ops->sync (NULL, err);
 }
 

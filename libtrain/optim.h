@@ -24,11 +24,10 @@ train_status_t adamw_enqueue_copy (train_adamw_t *adamw, DLTensor *weights,
                                    train_error_t *err);
 
 /* adamw_create_at - train_adamw_create of a part of a model.
- *   first   (n) number of each parameter's first element in the model; NULL: its
- *           offset
- *   own     where the parameters are half of [numel] or less, moments are of
- *           them alone, side by side: m and v have fewer elements. Not with
- *           offload
+ *   first   (n) number of each parameter's first element in the model; NULL:
+ * its offset own     where the parameters are half of [numel] or less, moments
+ * and masters are of them alone, side by side: m, v and masters have fewer
+ *           elements. Not with offload
  * adamw_round - where rounding is stochastic: the BF16 of F32 weights as the
  * last update wrote it, enqueued; other elements stay.
  *   p, copy   (numel) of the optimizer's device */
@@ -40,20 +39,34 @@ train_status_t adamw_create_at (const train_adamw_options_t *opts,
 void adamw_round (train_adamw_t *adamw, const float *p, uint16_t *copy,
                   void *stream);
 
-/* adamw_spread - of an optimizer whose moments are side by side: m and v as the
- * parameters lie, zero between them, in host memory that free(3) gives back, at
- * [m] and [v] (both NULL: they lie so already). What has no moments takes no
- * memory as long as it is only read. TRAIN_ENOMEM, TRAIN_EDEVICE.
- * adamw_gather - the moments become those. */
-train_status_t adamw_spread (train_adamw_t *adamw, void **ret_m, void **ret_v,
-                             train_error_t *err);
-train_status_t adamw_gather (train_adamw_t *adamw, const void *m, const void *v,
-                             train_error_t *err);
+/* What an optimizer of what trains alone has, as the parameters lie: of the
+ * host's memory, to be freed. */
+struct adamw_wide {
+    void *m, *v;    /* (numel) zero between the parameters: what nobody reads
+                     there takes no memory */
+    float *masters; /* (numel) the weights between them; NULL: those are it */
+};
+
+/* adamw_is_own - moments (and masters) are of the parameters alone, side by
+ * side. adamw_spread - all NULL where they are not. weights   (numel) of the
+ * optimizer TRAIN_ENOMEM, TRAIN_EDEVICE. adamw_gather - moments, masters and
+ * weights become those. adamw_put - elements [first, first + n) of the weights
+ * become [from], of the host's memory, and so do the masters of those that have
+ * one. */
+bool adamw_is_own (const train_adamw_t *adamw);
+train_status_t adamw_spread (train_adamw_t *adamw, DLTensor *weights,
+                             struct adamw_wide *ret, train_error_t *err);
+train_status_t adamw_gather (train_adamw_t *adamw, DLTensor *weights,
+                             const struct adamw_wide *wide, train_error_t *err);
+void adamw_wide_free (struct adamw_wide *wide);
+train_status_t adamw_put (train_adamw_t *adamw, DLTensor *weights,
+                          const float *from, size_t first, size_t n,
+                          train_error_t *err);
 
 /* adamw_widen - masters that are not there yet become [weights].
- * adamw_narrow - [weights] become the masters, rounded; these are there from
- * now on. Both do nothing where the weights are their own masters, and wait for
- * what they enqueue. TRAIN_EINVAL, TRAIN_EDEVICE. */
+ * adamw_narrow - [weights] become the masters, rounded, where they have one;
+ * these are there from now on. Both do nothing where the weights are their own
+ * masters, and wait for what they enqueue. TRAIN_EINVAL, TRAIN_EDEVICE. */
 train_status_t adamw_widen (train_adamw_t *adamw, const DLTensor *weights,
                             train_error_t *err);
 train_status_t adamw_narrow (train_adamw_t *adamw, DLTensor *weights,

@@ -1,57 +1,159 @@
 /* SPDX-License-Identifier: Apache-2.0
- * optim_moments.c - moments of what trains alone, and as a checkpoint has them
+ * optim_moments.c - moments and masters of what trains alone, and as a
+ * checkpoint has them
  *
  * Beside adapters (Hu et al. 2021, arXiv:2106.09685) nearly all weights are
- * frozen; files have zeros for them, so that they do not hang on what trained. */
+ * frozen; files have zeros for their moments and the weights themselves for
+ * their masters, so that they do not hang on what trained. */
 #include <stdlib.h>
 
 #include "err.h"
+#include "kernels/kernels.h"
 #include "optim_state.h"
 
-/* From the moments at [own] to [wide], or back. */
+#define PIECE ((size_t)1 << 20)
+
+/* What of [first, first + n) is of [r]: in the arrays, and behind [first]. */
+struct part {
+    size_t at, behind, count;
+};
+
+static struct part part_of (const struct adamw_range *r, size_t first, size_t n)
+{
+    size_t from = r->offset > first ? r->offset : first;
+    size_t end = r->offset + r->count;
+
+    if (end > first + n)
+        end = first + n;
+    if (from >= end)
+        return (struct part){0};
+    return (struct part){r->at + (from - r->offset), from - first, end - from};
+}
+
+/* Of elements [first, first + n), which begin at [wide]: what is in [own]
+ * there, or back. */
 static train_status_t move (const train_adamw_t *a, char *own, char *wide,
-                            bool back, train_error_t *err)
+                            size_t first, size_t n, bool back,
+                            train_error_t *err)
 {
     for (size_t i = 0; i < a->n_ranges; i++) {
-        const struct adamw_range *r = &a->range[i];
-        char *near = own + r->at * a->esize, *far = wide + r->offset * a->esize;
+        struct part p = part_of (&a->range[i], first, n);
+        char *near = own + p.at * a->esize, *far = wide + p.behind * a->esize;
 
-        TRY (a->ops->copy (back ? near : far, back ? far : near,
-                           r->count * a->esize, NULL, err));
+        if (p.count > 0)
+            TRY (a->ops->copy (back ? near : far, back ? far : near,
+                               p.count * a->esize, NULL, err));
     }
     return a->ops->sync (NULL, err);
 }
 
-train_status_t adamw_spread (train_adamw_t *a, void **ret_m, void **ret_v,
-                             train_error_t *err)
+/* All of [first, first + n) rounded, or from there; [half] has room for PIECE.
+ */
+static train_status_t move_halves (const train_adamw_t *a, uint16_t *weights,
+                                   float *wide, size_t first, size_t n,
+                                   bool back, uint16_t *half,
+                                   train_error_t *err)
 {
-    char *m = NULL, *v = NULL;
-    train_status_t status;
+    bool bf16 = a->dtype == TRAIN_BF16;
 
-    *ret_m = *ret_v = NULL;
-    if (a->state == a->numel)
-        return TRAIN_OK;
-    m = calloc (a->numel, a->esize);
-    v = calloc (a->numel, a->esize);
-    status = m && v ? move (a, a->m.t.data, m, false, err)
-                    : err_set (err, TRAIN_ENOMEM,
-                               "no memory for the moments of %zu parameters",
-                               a->numel);
-    if (status == TRAIN_OK)
-        status = move (a, a->v.t.data, v, false, err);
-    if (status != TRAIN_OK) {
-        free (m);
-        free (v);
-        return status;
+    for (size_t at = 0, k; at < n; at += k) {
+        uint16_t *there = weights + first + at;
+
+        k = n - at < PIECE ? n - at : PIECE;
+        if (back)
+            (bf16 ? kern_cast_f32_bf16_host
+                  : kern_cast_f32_f16_host) (half, wide + at, k, NULL);
+        TRY (a->ops->copy (back ? there : half, back ? half : there,
+                           k * sizeof (*half), NULL, err));
+        TRY (a->ops->sync (NULL, err));
+        if (!back)
+            (bf16 ? kern_cast_bf16_f32_host
+                  : kern_cast_f16_f32_host) (wide + at, half, k, NULL);
     }
-    *ret_m = m;
-    *ret_v = v;
     return TRAIN_OK;
 }
 
-train_status_t adamw_gather (train_adamw_t *a, const void *m, const void *v,
-                             train_error_t *err)
+static train_status_t move_weights (const train_adamw_t *a, DLTensor *weights,
+                                    float *wide, size_t first, size_t n,
+                                    bool back, train_error_t *err)
 {
-    TRY (move (a, a->m.t.data, (char *)(uintptr_t)m, true, err));
-    return move (a, a->v.t.data, (char *)(uintptr_t)v, true, err);
+    uint16_t *half = malloc (PIECE * sizeof (*half));
+    train_status_t status;
+
+    if (!half)
+        return err_set (err, TRAIN_ENOMEM, "no memory for rounded weights");
+    status = move_halves (a, weights->data, wide, first, n, back, half, err);
+    free (half);
+    return status == TRAIN_OK
+               ? move (a, a->masters.t.data, (char *)wide, first, n, back, err)
+               : status;
+}
+
+static train_status_t spread (train_adamw_t *a, DLTensor *weights,
+                              struct adamw_wide *w, train_error_t *err)
+{
+    w->m = calloc (a->numel, a->esize);
+    w->v = calloc (a->numel, a->esize);
+    if (adamw_is_half (a))
+        w->masters = malloc (a->numel * sizeof (*w->masters));
+    if (!w->m || !w->v || (adamw_is_half (a) && !w->masters))
+        return err_set (err, TRAIN_ENOMEM,
+                        "no memory for the moments of %zu parameters",
+                        a->numel);
+    TRY (move (a, a->m.t.data, w->m, 0, a->numel, false, err));
+    TRY (move (a, a->v.t.data, w->v, 0, a->numel, false, err));
+    return w->masters
+               ? move_weights (a, weights, w->masters, 0, a->numel, false, err)
+               : TRAIN_OK;
+}
+
+bool adamw_is_own (const train_adamw_t *a)
+{
+    return a->state != a->numel;
+}
+
+train_status_t adamw_spread (train_adamw_t *a, DLTensor *weights,
+                             struct adamw_wide *ret, train_error_t *err)
+{
+    train_status_t status;
+
+    *ret = (struct adamw_wide){NULL};
+    if (!adamw_is_own (a))
+        return TRAIN_OK;
+    status = spread (a, weights, ret, err);
+    if (status != TRAIN_OK)
+        adamw_wide_free (ret);
+    return status;
+}
+
+train_status_t adamw_gather (train_adamw_t *a, DLTensor *weights,
+                             const struct adamw_wide *w, train_error_t *err)
+{
+    TRY (move (a, a->m.t.data, w->m, 0, a->numel, true, err));
+    TRY (move (a, a->v.t.data, w->v, 0, a->numel, true, err));
+    return w->masters ? adamw_put (a, weights, w->masters, 0, a->numel, err)
+                      : TRAIN_OK;
+}
+
+void adamw_wide_free (struct adamw_wide *w)
+{
+    free (w->m);
+    free (w->v);
+    free (w->masters);
+    *w = (struct adamw_wide){NULL};
+}
+
+train_status_t adamw_put (train_adamw_t *a, DLTensor *weights,
+                          const float *from, size_t first, size_t n,
+                          train_error_t *err)
+{
+    float *wide = (float *)(uintptr_t)from;
+
+    if (adamw_is_half (a)) {
+        a->has_masters = true;
+        return move_weights (a, weights, wide, first, n, true, err);
+    }
+    TRY (a->ops->copy ((float *)weights->data + first, wide, n * sizeof (*wide),
+                       NULL, err));
+    return a->ops->sync (NULL, err);
 }

@@ -12,7 +12,7 @@
 /* Neighbours of the same decay are one range: one pass of the kernel. */
 struct adamw_range {
     size_t offset, count;
-    size_t at; /* of its moments in m and v */
+    size_t at; /* of its moments in m and v, and of its masters */
     bool decay;
     uint64_t first; /* number of its first element in the model */
 };
@@ -21,7 +21,8 @@ struct train_adamw {
     train_adamw_options_t opts;
     train_dtype_t dtype;
     size_t numel;
-    size_t state; /* elements of m, and of v: numel, or of the ranges alone */
+    size_t state; /* elements of m, of v and of masters: numel, or of the ranges
+                     alone */
     struct adamw_range *range;
     size_t n_ranges;
     const struct backend_ops *ops;

@@ -65,6 +65,13 @@ static void update_plain (train_adamw_t *a, DLTensor *weights,
     }
 }
 
+/* Where of [r] the update's weights are: masters beside the moments, or the
+ * weights themselves. */
+static size_t master_at (const train_adamw_t *a, const struct adamw_range *r)
+{
+    return adamw_is_half (a) ? r->at : r->offset;
+}
+
 static void take_masters (train_adamw_t *a, const DLTensor *weights,
                           void *stream)
 {
@@ -80,7 +87,16 @@ static void take_masters (train_adamw_t *a, const DLTensor *weights,
         widen = a->dtype == TRAIN_BF16 ? kern_cast_bf16_f32_cuda
                                        : kern_cast_f16_f32_cuda;
 #endif
-    widen (start (&a->masters.t), start (weights), a->numel, stream);
+    if (a->state == a->numel) {
+        widen (start (&a->masters.t), start (weights), a->numel, stream);
+        return;
+    }
+    for (size_t i = 0; i < a->n_ranges; i++) {
+        const struct adamw_range *r = &a->range[i];
+
+        widen ((float *)start (&a->masters.t) + r->at,
+               (const uint16_t *)start (weights) + r->offset, r->count, stream);
+    }
 }
 
 static void narrow (const train_adamw_t *a, uint16_t *to, const float *from,
@@ -117,7 +133,7 @@ void adamw_round (train_adamw_t *a, const float *p, uint16_t *copy,
     for (size_t i = 0; a->opts.stochastic && i < a->n_ranges; i++) {
         const struct adamw_range *r = &a->range[i];
 
-        a->ops->flat->round (copy + r->offset, p + r->offset, r->count,
+        a->ops->flat->round (copy + r->offset, p + master_at (a, r), r->count,
                              a->updates, r->first, key.word, stream);
     }
     a->ops->leave (before);
@@ -126,7 +142,7 @@ void adamw_round (train_adamw_t *a, const float *p, uint16_t *copy,
 /* An update of halves, or of a GPU. */
 struct update {
     const train_adamw_t *adamw;
-    float *weights;   /* (numel) masters */
+    float *weights;   /* (numel) or, of halves, the masters */
     uint16_t *copy;   /* (numel) their BF16; NULL: none */
     uint16_t *halves; /* (numel) F16 weights; NULL: none */
     const float *grads, *factor;
@@ -169,7 +185,8 @@ static void update_piece (void *arg, float *const at[], size_t first, size_t n)
             end = first + n;
         if (from >= end)
             continue;
-        part[0] = at[0] ? at[0] + (from - first) : u->weights + from;
+        part[0] = (at[0] ? at[0] : u->weights + first)
+                  + (master_at (a, r) + (from - r->offset) - first);
         for (int k = 1; k < ADAMW_FAR_ARRAYS; k++)
             part[k] = at[k] + (r->at + (from - r->offset) - first);
         update_part (u, r, part, from, end - from);
@@ -286,6 +303,20 @@ train_status_t adamw_widen (train_adamw_t *a, const DLTensor *weights,
     return a->ops->sync (NULL, err);
 }
 
+/* Weights without masters stay as they are. */
+static void narrow_all (const train_adamw_t *a, uint16_t *weights)
+{
+    const float *masters = start (&a->masters.t);
+
+    if (a->state == a->numel) {
+        narrow (a, weights, masters, a->numel, NULL);
+        return;
+    }
+    for (size_t i = 0; i < a->n_ranges; i++)
+        narrow (a, weights + a->range[i].offset, masters + a->range[i].at,
+                a->range[i].count, NULL);
+}
+
 train_status_t adamw_narrow (train_adamw_t *a, DLTensor *weights,
                              train_error_t *err)
 {
@@ -297,7 +328,7 @@ train_status_t adamw_narrow (train_adamw_t *a, DLTensor *weights,
         return TRAIN_OK;
     a->has_masters = true;
     before = a->ops->enter (a->device);
-    narrow (a, start (weights), start (&a->masters.t), a->numel, NULL);
+    narrow_all (a, start (weights));
     a->ops->leave (before);
     if (a->dtype == TRAIN_BF16)
         adamw_round (a, start (&a->masters.t), start (weights), NULL);

@@ -11,6 +11,7 @@
 #include <train/trace.h>
 
 #include "err.h"
+#include "optim.h"
 #include "opts.h"
 #include "scaler.h"
 #include "sock.h"
@@ -405,7 +406,9 @@ DLTensor *train_trainer_weights (train_trainer_t *t)
 
     if (!t->gpu)
         return fsdp_weights (t->fsdp);
-    return masters ? masters : train_decoder_weights (t->decoder);
+    return masters && !adamw_is_own (t->adamw)
+               ? masters
+               : train_decoder_weights (t->decoder);
 }
 
 train_status_t trainer_updated (train_trainer_t *t, train_error_t *err)

@@ -113,35 +113,31 @@ static struct ckpt_run run_of (train_trainer_t *t)
     };
 }
 
-/* Moments of what trains alone, as the weights lie; [wide] is to be freed. */
+/* What is of what trains alone, as the weights lie. */
 struct moments {
-    void *wide[2]; /* m and v; NULL: they lie so already */
-    train_tensor_t t[2];
+    struct adamw_wide wide; /* all NULL: it lies so already */
+    train_tensor_t t[3];
 };
 
 static train_status_t moments_open (train_trainer_t *t, struct ckpt_run *run,
                                     struct moments *o, train_error_t *err)
 {
     const DLTensor *m = train_adamw_m (t->adamw);
-    DLTensor **to[2] = {&run->m, &run->v};
+    DLTensor **to[3] = {&run->m, &run->v, &run->weights};
     int64_t shape[1] = {train_tensor_numel (run->weights)};
     train_dtype_t dtype;
+    void *data[3];
 
-    TRY (adamw_spread (t->adamw, &o->wide[0], &o->wide[1], err));
-    if (!o->wide[0])
-        return TRAIN_OK;
+    TRY (adamw_spread (t->adamw, run->weights, &o->wide, err));
     TRY (train_dtype_of (m->dtype, &dtype, err));
-    for (int i = 0; i < 2; i++) {
-        TRY (train_tensor_view (&o->t[i], o->wide[i], dtype, 1, shape, err));
+    data[0] = o->wide.m, data[1] = o->wide.v, data[2] = o->wide.masters;
+    for (int i = 0; i < 3; i++) {
+        if (!data[i])
+            continue;
+        TRY (train_tensor_view (&o->t[i], data[i], dtype, 1, shape, err));
         *to[i] = &o->t[i].t;
     }
     return TRAIN_OK;
-}
-
-static void moments_close (struct moments *o)
-{
-    free (o->wide[0]);
-    free (o->wide[1]);
 }
 
 /* Has this rank something of its own to write and read? */
@@ -156,7 +152,7 @@ static train_status_t begin (train_trainer_t *t, const char *dir, int keep,
     train_ckpt_state_t state = state_of (t);
     train_ckpt_piece_t beside[TRAINER_BESIDE];
     struct ckpt_run run = run_of (t);
-    struct moments moments = {.wide = {NULL}};
+    struct moments moments = {0};
     train_status_t status;
 
     if (!takes_part (t))
@@ -170,7 +166,7 @@ static train_status_t begin (train_trainer_t *t, const char *dir, int keep,
     status = moments_open (t, &run, &moments, err);
     if (status == TRAIN_OK) /* copies what it is given */
         status = ckpt_run_start (t->saver, dir, &state, &run, keep, err);
-    moments_close (&moments);
+    adamw_wide_free (&moments.wide);
     return status;
 }
 
@@ -324,7 +320,7 @@ static train_status_t read_own (train_trainer_t *t, const char *path,
                                 train_ckpt_state_t *state, train_error_t *err)
 {
     struct ckpt_run run = run_of (t);
-    struct moments moments = {.wide = {NULL}};
+    struct moments moments = {0};
     train_status_t status;
 
     if (!takes_part (t))
@@ -332,9 +328,10 @@ static train_status_t read_own (train_trainer_t *t, const char *path,
     status = moments_open (t, &run, &moments, err);
     if (status == TRAIN_OK)
         status = ckpt_run_load (path, &run, state, err);
-    if (status == TRAIN_OK && moments.wide[0])
-        status = adamw_gather (t->adamw, moments.wide[0], moments.wide[1], err);
-    moments_close (&moments);
+    if (status == TRAIN_OK && moments.wide.m)
+        status = adamw_gather (t->adamw, train_trainer_weights (t),
+                               &moments.wide, err);
+    adamw_wide_free (&moments.wide);
     if (status == TRAIN_OK && (status = same_run (t, state, err)) != TRAIN_OK)
         err_prefix (err, status, "checkpoint %s", path);
     return status;

@@ -129,15 +129,14 @@ void trainer_gpu_destroy (struct trainer_gpu *g)
 }
 
 /* One unit of what is drawn or in files, in f32, to the masters. */
-static train_status_t init_unit (const train_trainer_t *t,
+static train_status_t init_unit (train_trainer_t *t,
                                  const train_decoder_t *draws,
                                  const train_safetensors_t *files, size_t unit,
                                  uint64_t seed, train_error_t *err)
 {
     const train_decoder_t *m = t->decoder;
     const struct decoder_unit *u = decoder_unit (draws, unit);
-    DLTensor *masters = train_adamw_masters (t->adamw);
-    DLTensor *to = masters ? masters : train_decoder_weights (t->decoder);
+    DLTensor *to = train_trainer_weights (t);
     float *drawn = malloc (u->count * sizeof (*drawn));
     train_status_t status;
 
@@ -147,8 +146,11 @@ static train_status_t init_unit (const train_trainer_t *t,
         hf_unit (draws, files, unit, seed, drawn);
     else
         decoder_init_unit (draws, unit, seed, drawn);
-    status = m->ops->copy ((float *)to->data + u->first, drawn,
-                           u->count * sizeof (*drawn), m->stream, err);
+    if (adamw_is_own (t->adamw))
+        status = adamw_put (t->adamw, to, drawn, u->first, u->count, err);
+    else
+        status = m->ops->copy ((float *)to->data + u->first, drawn,
+                               u->count * sizeof (*drawn), m->stream, err);
     if (status == TRAIN_OK)
         status = m->ops->sync (m->stream, err);
     free (drawn);

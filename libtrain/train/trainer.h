@@ -124,8 +124,10 @@ train_status_t train_trainer_init_hf (train_trainer_t *trainer, const char *dir,
 
 /* train_trainer_plan - who has which elements. It lives with the trainer, as
  * do the tensors below: this rank's shard of plan's rank train_trainer_place.
- * Without sharding it is a plan of one rank, and place is 0. Where half of the
- * shard or less trains, m and v have those elements alone, side by side. Local. */
+ * Without sharding it is a plan of one rank, and place is 0. Weights are masters.
+ * Where half of the shard or less trains, m and v have those elements alone, side
+ * by side, and so have the masters of one GPU: weights are the decoder's there.
+ * Local. */
 const train_shard_plan_t *train_trainer_plan (const train_trainer_t *trainer);
 int train_trainer_place (const train_trainer_t *trainer);
 DLTensor *train_trainer_weights (train_trainer_t *trainer);

@@ -334,7 +334,7 @@ static void test_own_moments (void **state)
     train_tensor_t weights, others, grads;
     train_param_t two[2] = {params[0], params[0]};
     train_adamw_t *a = NULL, *b = NULL;
-    void *m, *v;
+    struct adamw_wide wide;
 
     (void)state;
     two[1].offset = 2;
@@ -354,17 +354,17 @@ static void test_own_moments (void **state)
             train_adamw_step (b, &others.t, &grads.t, 0.1, 1, NULL), 0);
     }
     assert_memory_equal (w, again, sizeof (w));
-    assert_int_equal (adamw_spread (b, &m, &v, NULL), 0);
-    assert_memory_equal (m, train_adamw_m (a)->data, sizeof (w));
-    assert_memory_equal (v, train_adamw_v (a)->data, sizeof (w));
-    ((double *)m)[2] = 5;
-    ((double *)m)[3] = 7; /* of nobody */
-    assert_int_equal (adamw_gather (b, m, v, NULL), 0);
+    assert_int_equal (adamw_spread (b, &others.t, &wide, NULL), 0);
+    assert_memory_equal (wide.m, train_adamw_m (a)->data, sizeof (w));
+    assert_memory_equal (wide.v, train_adamw_v (a)->data, sizeof (w));
+    assert_null (wide.masters);
+    ((double *)wide.m)[2] = 5;
+    ((double *)wide.m)[3] = 7; /* of nobody */
+    assert_int_equal (adamw_gather (b, &others.t, &wide, NULL), 0);
     assert_true (((double *)train_adamw_m (b)->data)[1] == 5);
-    free (m);
-    free (v);
-    assert_int_equal (adamw_spread (a, &m, &v, NULL), 0);
-    assert_null (m);
+    adamw_wide_free (&wide);
+    assert_int_equal (adamw_spread (a, &weights.t, &wide, NULL), 0);
+    assert_null (wide.m);
     train_adamw_destroy (a);
     train_adamw_destroy (b);
 }

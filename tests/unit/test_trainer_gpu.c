@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <setjmp.h>
 #include <cmocka.h>
+#include <fnmatch.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,8 +19,10 @@
 #include <train/safetensors.h>
 #include <train/trainer.h>
 
+#include "mem_table.h"
+#include "optim.h"
 #include "plan/fsio.h"
-#include "trainer_gpu.h"
+#include "trainer.h"
 
 static char dir[] = "/tmp/test_trainer_gpu.XXXXXX";
 static train_group_t *group;
@@ -142,10 +145,15 @@ static bool same_bits (const DLTensor *a, const DLTensor *b)
            && memcmp (a->data, b->data, train_tensor_bytes (a)) == 0;
 }
 
+/* Masters too, where they are not what a trainer calls its weights. */
 static bool same (struct run *a, struct run *b)
 {
-    return same_bits (train_trainer_weights (a->trainer),
-                      train_trainer_weights (b->trainer))
+    const DLTensor *x = train_adamw_masters (a->trainer->adamw);
+    const DLTensor *y = train_adamw_masters (b->trainer->adamw);
+
+    return (!x || !y || same_bits (x, y))
+           && same_bits (train_trainer_weights (a->trainer),
+                         train_trainer_weights (b->trainer))
            && same_bits (train_trainer_m (a->trainer),
                          train_trainer_m (b->trainer))
            && same_bits (train_trainer_v (a->trainer),
@@ -240,6 +248,85 @@ static void test_frozen_goes_on (void **state)
     (void)state;
     go_on (TRAIN_F32, NULL, few, "f32 few");
     go_on (TRAIN_BF16, NULL, few, "bf16 few");
+}
+
+/* Element [i] of the model: is it frozen? */
+static bool is_frozen (const struct run *r, size_t i)
+{
+    for (size_t k = 0; k < train_decoder_n_params (r->decoder); k++) {
+        const train_param_t *p = train_decoder_param (r->decoder, k);
+
+        if (i >= p->offset && i < p->offset + p->count)
+            return fnmatch ("*mlp*", p->name, 0) == 0
+                   || fnmatch ("*embed_tokens*", p->name, 0) == 0;
+    }
+    return false;
+}
+
+/* Is it what the table says of a GPU? */
+static void check_table (struct run *r, const train_trainer_options_t *o)
+{
+    train_decoder_config_t c = *train_decoder_config (r->decoder);
+    int64_t bytes =
+        train_tensor_bytes (train_adamw_masters (r->trainer->adamw));
+    struct mem_row rows[MEM_ROWS];
+    size_t n = 0, seen = 0;
+
+    c.device.device_type = kDLCUDA;
+    if (mem_table (&c, false, o, 1, 16, false, rows, &n, NULL)
+        == TRAIN_ENOTSUP) /* built without CUDA */
+        return;
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp (rows[i].what, "masters of the weights") == 0)
+            assert_int_equal (rows[i].bytes, bytes), seen++;
+        if (strcmp (rows[i].what, "AdamW's moments") == 0)
+            assert_int_equal (rows[i].bytes, 2 * bytes), seen++;
+    }
+    assert_int_equal (seen, 2);
+}
+
+/* Masters of what trains alone: what is drawn, what a step makes of it, and
+ * what comes from a checkpoint whose masters are all there are as without. */
+static void test_frozen_masters (void **state)
+{
+    train_trainer_options_t o = good;
+    struct run all, few, engine;
+    const float *wide, *own;
+    train_error_t err = {0};
+    size_t n, k = 0;
+
+    (void)state;
+    all = make (o, TRAIN_BF16);
+    o.frozen = "*embed_tokens*,*mlp*";
+    few = make (o, TRAIN_BF16);
+    assert_true (same_bits (train_decoder_weights (all.decoder),
+                            train_decoder_weights (few.decoder)));
+    n = train_decoder_numel (all.decoder);
+    wide = train_trainer_weights (all.trainer)->data;
+    own = train_adamw_masters (few.trainer->adamw)->data;
+    for (size_t i = 0; i < n; i++)
+        if (!is_frozen (&few, i))
+            assert_true (wide[i] == own[k++]);
+    assert_int_equal (
+        k, train_tensor_numel (train_adamw_masters (few.trainer->adamw)));
+    assert_true (2 * k <= n);
+    check_table (&few, &o);
+
+    trainer_gpu_always (false);
+    engine = make (o, TRAIN_BF16);
+    steps (&engine, 3);
+    assert_int_equal (train_trainer_save (engine.trainer, "all", 1, NULL), 0);
+    if (train_trainer_load (few.trainer, "all", &err) != TRAIN_OK)
+        fail_msg ("%s", err.text);
+    assert_true (same_bits (train_decoder_weights (engine.decoder),
+                            train_decoder_weights (few.decoder)));
+    wide = train_trainer_weights (engine.trainer)->data;
+    for (size_t i = 0, j = 0; i < n; i++)
+        if (!is_frozen (&few, i))
+            assert_true (wide[i] == own[j++]);
+    drop (&all);
+    drop (&few);
+    drop (&engine);
 }
 
 /* A scale that no gradient survives shrinks until they do, in more steps than
@@ -476,6 +563,7 @@ int main (void)
         ON_DEVICE (test_go_on),
         {"test_go_on, engine", test_go_on, use_engine, NULL, NULL},
         ON_DEVICE (test_frozen_goes_on),
+        ON_DEVICE (test_frozen_masters),
         {"test_frozen_goes_on, engine", test_frozen_goes_on, use_engine, NULL,
          NULL},
         ON_DEVICE (test_scale_shrinks),
