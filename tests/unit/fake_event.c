@@ -7,7 +7,16 @@
 #include <string.h>
 
 #include "err.h"
-#include "sock.h"
+
+#define LOOK_S 1e-4 /* between two looks, if nothing takes long */
+
+/* No clock of the machine, which may be busy. */
+static double clock_now_s;
+
+void fake_last (double s)
+{
+    clock_now_s += s;
+}
 
 train_status_t fake_event_create (int device, void **ret, train_error_t *err)
 {
@@ -44,7 +53,8 @@ static void look_at_clock (const void *args)
     struct event *e;
 
     memcpy (&e, args, sizeof (e));
-    e->at_s = clock_s ();
+    fake_last (LOOK_S);
+    e->at_s = clock_now_s;
 }
 
 train_status_t fake_event_record (void *event, int device, void *stream,

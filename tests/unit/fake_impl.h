@@ -122,6 +122,10 @@ train_status_t fake_timer_create (int device, void **ret, train_error_t *err);
 train_status_t fake_timer_between (void *from, void *to, double *ret_s,
                                    train_error_t *err);
 
+/* fake_last - for a fake_call: what it stands for lasts [s] seconds of the GPU, as
+ * timers tell; no time passes. */
+void fake_last (double s);
+
 /* fake_call - [call] in its turn, with a copy of [args]; at once where there is
  * no stream. */
 void fake_call (void *stream, void (*call) (const void *args), const void *args,

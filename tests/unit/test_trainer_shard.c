@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <train/trainer.h>
 #include <train/watch.h>
@@ -292,7 +291,7 @@ static void test_no_group (void **state)
 static void doze (const void *args)
 {
     (void)args;
-    usleep (3000);
+    fake_last (3e-3);
 }
 
 static train_status_t slow_after (void *arg, size_t unit, bool backward,
