@@ -204,17 +204,38 @@ static int show (struct cmd_ctx *ctx, const struct request *req,
     return CMD_OK;
 }
 
+/* The job's own word comes first: of a job that is ending Slurm names only the
+ * nodes that have not ended yet, and of one long ended none.
+ * malloc'ed; NULL: nobody tells. */
+static char *all_nodes (const struct request *req, const struct known_job *job)
+{
+    struct request_status told;
+    char *ret = NULL;
+
+    if (request_status (req->dir, req->job_id, &told, NULL) == RV_OK) {
+        ret = told.nodes;
+        told.nodes = NULL;
+        request_status_fini (&told);
+    }
+    if (!ret && job->live)
+        ret = strdup (job->live->node_list);
+    return ret;
+}
+
 static int show_job (struct cmd_ctx *ctx, const struct known_job *job,
                      struct logs_opts *opts)
 {
     struct rv_error err = {0};
     struct request req;
+    char *nodes;
     int status;
 
     if (known_request (job, &req, &err) != RV_OK)
         return cmd_fail (ctx, CMD_FAILED, NULL, "cannot show logs: %s",
                          err.text);
-    status = show (ctx, &req, job->live ? job->live->node_list : NULL, opts);
+    nodes = all_nodes (&req, job);
+    status = show (ctx, &req, nodes, opts);
+    free (nodes);
     free (req.dir);
     return status;
 }

@@ -162,6 +162,7 @@ struct request_status {
     char *cause;      /* one line: why it ended badly, or waits; NULL */
     bool names_rank;  /* the batch step has said the same in its log */
     json_t *failure;  /* failure.json of this end; NULL: none */
+    char *nodes;      /* all of the job, as Slurm writes them; NULL: not told */
 };
 
 /* request_status - read status.json. A file that is not there, or speaks of

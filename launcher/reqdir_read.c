@@ -431,6 +431,8 @@ int request_status (const char *dir, uint32_t job_id,
     if ((uint32_t)int_or (json, "job_id", 0) == job_id) {
         ret->started = true;
         ret->done = !strcmp (string_or (json, "state", ""), "done");
+        if (*string_or (json, "nodes", ""))
+            ret->nodes = strdup (string_or (json, "nodes", ""));
     }
     if (ret->started && !strcmp (string_or (json, "state", ""), "waiting")) {
         ret->waits = true;
@@ -458,6 +460,7 @@ int request_status (const char *dir, uint32_t job_id,
 void request_status_fini (struct request_status *status)
 {
     free (status->cause);
+    free (status->nodes);
     json_decref (status->failure);
     memset (status, 0, sizeof (*status));
 }

@@ -575,7 +575,8 @@ int exec_batch (const char *dir)
 {
     struct report_status s = {.job_id = number_from_env ("SLURM_JOB_ID"),
                               .restart =
-                                  number_from_env ("SLURM_RESTART_COUNT")};
+                                  number_from_env ("SLURM_RESTART_COUNT"),
+                              .nodes = getenv ("SLURM_JOB_NODELIST")};
     struct rv_error err = {0};
     char *own;
     int status = EXEC_FAILED;

@@ -376,6 +376,8 @@ int report_status (const char *dir, const struct report_status *s,
                                       : s->waiting ? "waiting"
                                                    : "running"));
     json_object_set_new (j, "restart", json_integer (s->restart));
+    json_object_set_new (j, "nodes",
+                         s->nodes ? json_string (s->nodes) : json_null ());
     json_object_set_new (j, "started_at", time_json (&s->started));
     json_object_set_new (j, "ended_at",
                          s->done || s->waiting ? time_json (&s->ended)

@@ -92,6 +92,7 @@ struct report_status {
     int signal;          /* 0: none */
     json_t *first_cause; /* borrowed; NULL: none */
     const char *message; /* NULL: none */
+    const char *nodes;   /* of the job, as Slurm writes them; NULL: not known */
 };
 
 /* report_status - replace DIR/status.json. */

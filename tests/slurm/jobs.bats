@@ -118,6 +118,10 @@ new" ]
     separate "$RV" logs bars --node n3
     [ "$status" = 5 ]
     [[ $stderr == *"its nodes are n[1-2]"* ]]
+    # The job tells its nodes: Slurm names fewer while it ends, and later none.
+    SLURM_CONF=$PWD/none.conf separate "$RV" logs bars --node 1
+    [ "$(sort <<<"$output")" = "2: begun
+3: begun" ]
     "$RV" logs bars --json --node n1 >lines 2>err
     [ ! -s err ]
     [ "$(wc -l <lines)" = 4 ]

@@ -244,8 +244,10 @@ static void test_status (void **state)
                          "running");
     assert_true (json_is_null (json_object_get (j, "exit_status")));
     assert_true (json_is_null (json_object_get (j, "ended_at")));
+    assert_true (json_is_null (json_object_get (j, "nodes")));
     json_decref (j);
     s.done = true;
+    s.nodes = "n[1-2]";
     s.exit_status = 137;
     s.signal = 9;
     s.ended.tv_sec = 1700000001;
@@ -254,6 +256,8 @@ static void test_status (void **state)
     j = json_load_file (path, 0, NULL);
     assert_string_equal (json_string_value (json_object_get (j, "state")),
                          "done");
+    assert_string_equal (json_string_value (json_object_get (j, "nodes")),
+                         "n[1-2]");
     assert_int_equal (json_integer_value (json_object_get (j, "exit_status")),
                       137);
     assert_int_equal (json_integer_value (json_object_get (j, "signal")), 9);

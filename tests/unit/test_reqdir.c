@@ -447,8 +447,15 @@ static void statuses (void **state)
             assert_string_equal (status.cause, v[i].cause);
         else
             assert_null (status.cause);
+        assert_null (status.nodes);
         request_status_fini (&status);
     }
+    put (&req, "status.json", "{\"job_id\":5,\"nodes\":\"n[1-2]\"}");
+    assert_int_equal (request_status (req.dir, 5, &status, NULL), RV_OK);
+    assert_string_equal (status.nodes, "n[1-2]");
+    request_status_fini (&status);
+    assert_int_equal (request_status (req.dir, 4, &status, NULL), RV_OK);
+    assert_null (status.nodes); /* of another job */
     put (&req, "status.json", "{");
     assert_int_equal (request_status (req.dir, 5, &status, NULL), RV_EFORMAT);
     request_fini (&req);
