@@ -88,16 +88,25 @@ static train_status_t make_arena (train_decoder_t *m, train_dtype_t dtype,
     return m->ops->fill (m->device, data, 0, bytes, m->stream, err);
 }
 
-/* Gradients of weights are f32 where those are shorter. */
-static train_status_t make_arenas (train_decoder_t *m, train_error_t *err)
+static train_status_t make_weights (train_decoder_t *m, train_error_t *err)
 {
-    train_dtype_t dtype = m->config.dtype;
-    train_dtype_t grads = dtype == TRAIN_F64 ? TRAIN_F64 : TRAIN_F32;
-
-    TRY (make_arena (m, dtype, "weights", &m->weights, err));
-    TRY (make_arena (m, grads, "gradients", &m->grads, err));
+    TRY (make_arena (m, m->config.dtype, "weights", &m->weights, err));
     for (size_t u = 0; u < decoder_n_units (m); u++)
         decoder_set_unit (m, u, NULL, NULL);
+    return TRAIN_OK;
+}
+
+/* Gradients of weights are f32 where those are shorter. */
+train_status_t decoder_want_grads (train_decoder_t *m, train_error_t *err)
+{
+    train_dtype_t dtype = m->config.dtype == TRAIN_F64 ? TRAIN_F64 : TRAIN_F32;
+
+    if (m->grads.t.data || !m->weights.t.data)
+        return TRAIN_OK;
+    TRY (make_arena (m, dtype, "gradients", &m->grads, err));
+    for (size_t u = 0; u < decoder_n_units (m); u++)
+        if (!m->places[u].grads)
+            decoder_set_unit (m, u, m->places[u].weights, NULL);
     return TRAIN_OK;
 }
 
@@ -118,7 +127,7 @@ static train_status_t create (const train_decoder_config_t *config, bool bare,
     if (status == TRAIN_OK)
         status = open_device (m, err);
     if (status == TRAIN_OK && !bare)
-        status = make_arenas (m, err);
+        status = make_weights (m, err);
     if (status != TRAIN_OK) {
         train_decoder_destroy (m);
         return status;
@@ -205,6 +214,7 @@ DLTensor *train_decoder_weights (train_decoder_t *m)
 
 DLTensor *train_decoder_grads (train_decoder_t *m)
 {
+    (void)decoder_want_grads (m, NULL);
     return &m->grads.t;
 }
 
@@ -291,8 +301,10 @@ train_status_t decoder_step_add (train_decoder_t *m, const int32_t *tokens,
                                  train_error_t *err)
 {
     int before = m->ops->enter (m->device);
-    train_status_t status = take_batch (m, tokens, targets, B, T, ret_n, err);
+    train_status_t status = decoder_want_grads (m, err);
 
+    if (status == TRAIN_OK)
+        status = take_batch (m, tokens, targets, B, T, ret_n, err);
     if (status == TRAIN_OK)
         status = decoder_replay_step (m, scale, err);
     m->ops->leave (before);

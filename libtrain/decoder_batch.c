@@ -50,6 +50,14 @@ static train_status_t grow (train_decoder_t *m, size_t bytes,
     return TRAIN_OK;
 }
 
+static bool has_rooms (const train_decoder_t *m)
+{
+    for (size_t u = 0; u <= m->dims.L; u++)
+        if (m->places[u].room)
+            return true;
+    return false;
+}
+
 train_status_t decoder_prepare (train_decoder_t *m, int B, int T,
                                 train_error_t *err)
 {
@@ -60,7 +68,7 @@ train_status_t decoder_prepare (train_decoder_t *m, int B, int T,
         .whole = !m->gpu && m->kern->elem_size == m->kern->real_size,
         .gpu = m->gpu,
         .docs = m->documents != NULL,
-        .lend = m->spent && m->lend ? decoder_lendable (m) : 0,
+        .lend = m->spent && m->lend && has_rooms (m) ? decoder_lendable (m) : 0,
         .roomless = decoder_roomless (m),
     };
     struct decoder_acts layout;

@@ -449,6 +449,12 @@ size_t decoder_n_units (const train_decoder_t *decoder); /* L + 2 */
 const struct decoder_unit *decoder_unit (const train_decoder_t *decoder,
                                          size_t index);
 
+/* decoder_want_grads - the arena of gradients is made when it is first asked for:
+ * a model that only looks has none. Nothing where it is there, or where there is
+ * none of weights. TRAIN_ENOMEM, TRAIN_EDEVICE. */
+train_status_t decoder_want_grads (train_decoder_t *decoder,
+                                   train_error_t *err);
+
 /* decoder_set_unit - use these instead of the arenas.
  *   weights, grads   of the unit's elements, borrowed until they are replaced;
  *                    NULL: not there, or back to the arena where one is */

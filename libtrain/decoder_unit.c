@@ -47,6 +47,8 @@ train_status_t decoder_enter (train_decoder_t *m, size_t unit, bool backward,
 
     if (h->before)
         TRY (h->before (h->arg, unit, backward, err));
+    if (backward)
+        TRY (decoder_want_grads (m, err));
     if (!m->places[unit].weights || (backward && !m->places[unit].grads))
         return err_set (err, TRAIN_ESTATE,
                         "decoder: unit %zu of %zu has no place for its %s: "

@@ -121,6 +121,7 @@ static train_status_t create (const struct fsdp_options *opts,
                               struct fsdp **ret_fsdp, train_error_t *err)
 {
     bool sharded = opts->strategy >= TRAIN_SHARD_GRAD_OP;
+    train_status_t status = decoder_want_grads (d, err);
     struct fsdp_model model = {
         .dtype = train_decoder_config (d)->dtype,
         .params = params,
@@ -144,6 +145,8 @@ static train_status_t create (const struct fsdp_options *opts,
         model.settle = settle;
         model.rooms = rooms;
     }
+    if (status != TRAIN_OK)
+        return status;
     TRY (check_place (group, d, err));
     TRY (fsdp_create (opts, group, &model, ret_fsdp, err));
     hooks.arg = *ret_fsdp;

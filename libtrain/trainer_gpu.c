@@ -100,7 +100,9 @@ train_status_t trainer_gpu_create (train_trainer_t *t, struct trainer_gpu **ret,
 
     if (!g)
         return err_set (err, TRAIN_ENOMEM, "no memory for a trainer");
-    status = make_plan (t, &g->plan, err);
+    status = decoder_want_grads (t->decoder, err);
+    if (status == TRAIN_OK)
+        status = make_plan (t, &g->plan, err);
     if (status == TRAIN_OK)
         status = fsdp_match (g->plan, o->no_decay, o->frozen, &g->no_decay,
                              &g->frozen, err);

@@ -170,7 +170,9 @@ const train_param_t *train_decoder_param (const train_decoder_t *decoder,
 size_t train_decoder_numel (const train_decoder_t *decoder); /* of the arena */
 const train_decoder_config_t *train_decoder_config (
     const train_decoder_t *decoder);
-/* The arenas, as 1-D views that live with the decoder. */
+/* The arenas, as 1-D views that live with the decoder. That of gradients is made,
+ * of zeros, by the first backward or the first question: data is NULL where there
+ * is no room. */
 DLTensor *train_decoder_weights (train_decoder_t *decoder);
 DLTensor *train_decoder_grads (train_decoder_t *decoder);
 

@@ -225,12 +225,47 @@ static void test_settle (void **state)
     train_decoder_destroy (m);
 }
 
+/* A model that only looks has no gradients; they come with the first backward,
+ * or who asks for them, and are of zeros. */
+static void test_none_before (void **state)
+{
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        train_decoder_config_t c = config (k ? TRAIN_BF16 : TRAIN_F32, k, 0);
+        train_decoder_t *m = make (&c), *asked = make (&c), *early = make (&c);
+        const float *g;
+        double loss;
+
+        decoder_spend_grads (early, true); /* of rooms that are not there */
+        loss = forward (early);
+        assert_null (early->grads.t.data);
+        assert_true (forward (m) == loss);
+        assert_null (m->grads.t.data);
+        assert_null (m->places[1].grads);
+        loss = step (m);
+        assert_true (step (early) == loss);
+        assert_non_null (m->grads.t.data);
+        g = train_decoder_grads (asked)->data;
+        for (size_t i = 0; i < asked->numel; i++)
+            assert_true (g[i] == 0);
+        assert_true (step (asked) == loss);
+        same_grads (asked, m);
+        same_grads (early, m);
+        train_decoder_destroy (m);
+        train_decoder_destroy (asked);
+        train_decoder_destroy (early);
+    }
+}
+
 int main (void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test (test_lent),        cmocka_unit_test (test_places),
-        cmocka_unit_test (test_given_rooms), cmocka_unit_test (test_room),
+        cmocka_unit_test (test_lent),
+        cmocka_unit_test (test_places),
+        cmocka_unit_test (test_given_rooms),
+        cmocka_unit_test (test_room),
         cmocka_unit_test (test_settle),
+        cmocka_unit_test (test_none_before),
     };
 
     for (int i = 0; i < B * T; i++) {
