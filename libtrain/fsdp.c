@@ -31,8 +31,8 @@ size_t fsdp_whole_bytes (const struct fsdp *f, size_t u)
     return f->units[u].plan->chunk * f->world * f->esize;
 }
 
-static train_status_t room (const struct fsdp *f, void *ret, size_t bytes,
-                            const char *what, train_error_t *err)
+train_status_t fsdp_alloc (const struct fsdp *f, void *ret, size_t bytes,
+                           const char *what, train_error_t *err)
 {
     void *data = NULL;
     train_status_t status;
@@ -187,51 +187,6 @@ static train_status_t make_units (struct fsdp *f, train_error_t *err)
     return TRAIN_OK;
 }
 
-/* Slots for whole weights: one a flat unit, or a few that fit each. */
-static train_status_t make_slots (struct fsdp *f, size_t most,
-                                  train_error_t *err)
-{
-    bool full = f->opts.strategy == TRAIN_FULL_SHARD;
-
-    f->n_slots = f->n_units;
-    if (full && (size_t)f->opts.prefetch + 1 < f->n_units)
-        f->n_slots = (size_t)f->opts.prefetch + 1;
-    f->slots = calloc (f->n_slots, sizeof (*f->slots));
-    f->slot_taken = calloc (f->n_slots, sizeof (*f->slot_taken));
-    if (!f->slots || !f->slot_taken)
-        return err_set (err, TRAIN_ENOMEM, "no memory for %zu slots",
-                        f->n_slots);
-    for (size_t i = 0; i < f->n_slots; i++)
-        TRY (
-            room (f, &f->slots[i],
-                  (full ? most : fsdp_whole_bytes (f, i)) / f->esize * f->wsize,
-                  "a gathered unit", err));
-    return TRAIN_OK;
-}
-
-static train_status_t make_rooms (struct fsdp *f, train_error_t *err)
-{
-    bool wire = f->opts.reduce != f->dtype;
-    size_t most = 0;
-
-    for (size_t i = 0; i < f->n_units; i++)
-        if (fsdp_whole_bytes (f, i) > most)
-            most = fsdp_whole_bytes (f, i);
-    TRY (make_slots (f, most, err));
-    f->kept_bytes = train_shard_size (f->plan) * f->world * f->esize;
-    if (f->opts.no_sync)
-        TRY (room (f, &f->kept, f->kept_bytes, "gradients of all passes", err));
-    for (size_t i = 0; i < FSDP_N_GRADS; i++) {
-        if (!f->opts.no_sync)
-            TRY (room (f, &f->room[i].data, most, "a unit's gradients", err));
-        if (wire)
-            TRY (room (f, &f->room[i].wire,
-                       most / f->esize * train_dtype_size (f->opts.reduce),
-                       "gradients on the wire", err));
-    }
-    return TRAIN_OK;
-}
-
 /* Masters of their own, of a shard or of halves: with the gradients, or in the
  * host's memory; where they begin goes to [ret], NULL: the model's are they. */
 static train_status_t make_masters (struct fsdp *f, void **ret,
@@ -242,7 +197,7 @@ static train_status_t make_masters (struct fsdp *f, void **ret,
     size_t arrays = (size_t)((f->sharded || low) && !far) + f->sharded;
 
     if (arrays)
-        TRY (room (f, &f->arena, arrays * bytes, "a shard", err));
+        TRY (fsdp_alloc (f, &f->arena, arrays * bytes, "a shard", err));
     *ret = f->sharded || low ? f->arena : NULL;
     if (!far)
         return TRAIN_OK;
@@ -263,12 +218,12 @@ static train_status_t make_shard (struct fsdp *f, const struct fsdp_model *m,
     TRY (make_masters (f, &weights, err));
     f->own_low = f->sharded && low;
     if (f->own_low)
-        TRY (room (f, &f->low, n * f->wsize, "rounded weights", err));
+        TRY (fsdp_alloc (f, &f->low, n * f->wsize, "rounded weights", err));
     else if (low)
         f->low = m->weights;
     if (f->sharded) {
         grads = (char *)f->arena + (f->far ? 0 : n * f->esize);
-        TRY (make_rooms (f, err));
+        TRY (fsdp_rooms_make (f, err));
     }
     TRY (fsdp_view (f, &f->weights, weights ? weights : m->weights, f->dtype, n,
                     err));
@@ -345,18 +300,10 @@ void fsdp_destroy (struct fsdp *f)
     f->way->drain (f);
     if (f->forget)
         f->forget (f->arg);
-    for (size_t i = 0; i < f->n_slots && f->slots; i++)
-        f->ops->free (f->slots[i]);
-    for (size_t i = 0; i < FSDP_N_GRADS; i++) {
-        f->ops->free (f->room[i].data);
-        f->ops->free (f->room[i].wire);
-    }
+    fsdp_rooms_free (f);
     f->way->close (f);
-    free (f->slots);
-    free (f->slot_taken);
     if (f->own_low)
         f->ops->free (f->low);
-    f->ops->free (f->kept);
     f->ops->free (f->all);
     f->ops->free (f->arena);
     if (f->far)

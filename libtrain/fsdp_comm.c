@@ -6,19 +6,19 @@
 #include "err.h"
 #include "fsdp_impl.h"
 
-static train_status_t take_slot (struct fsdp *f, size_t u, train_error_t *err)
+static train_status_t take_slot (struct fsdp *f, size_t stay,
+                                 train_error_t *err)
 {
-    bool full = f->opts.strategy == TRAIN_FULL_SHARD;
+    struct fsdp_unit *unit = &f->units[f->stays[stay].unit];
+    size_t slot = f->one_each ? f->stays[stay].unit : stay % f->n_slots;
 
-    for (size_t i = full ? 0 : u; i < (full ? f->n_slots : u + 1); i++) {
-        if (f->slot_taken[i])
-            continue;
-        f->slot_taken[i] = true;
-        f->units[u].slot = i;
-        f->units[u].weights = f->slots[i];
-        return TRAIN_OK;
-    }
-    return err_set (err, TRAIN_ESTATE, "fsdp: no room for unit %zu", u);
+    if (f->slot_taken[slot])
+        return err_set (err, TRAIN_ESTATE, "fsdp: no room for unit %zu",
+                        f->stays[stay].unit);
+    f->slot_taken[slot] = true;
+    unit->slot = slot;
+    unit->weights = f->slots + f->slot_at[stay] * f->wsize;
+    return TRAIN_OK;
 }
 
 static void count (size_t *now, size_t *most, size_t n)
@@ -28,16 +28,17 @@ static void count (size_t *now, size_t *most, size_t n)
         *most = *now;
 }
 
-train_status_t fsdp_gather (struct fsdp *f, size_t u, bool must,
+train_status_t fsdp_gather (struct fsdp *f, size_t stay, bool must,
                             train_error_t *err)
 {
+    size_t u = f->stays[stay].unit;
     struct fsdp_unit *unit = &f->units[u];
     size_t chunk = unit->plan->chunk;
     train_tensor_t in, out;
 
     if (unit->weights)
         return TRAIN_OK;
-    if (take_slot (f, u, must ? err : NULL) != TRAIN_OK)
+    if (take_slot (f, stay, must ? err : NULL) != TRAIN_OK)
         return must ? TRAIN_ESTATE : TRAIN_OK;
     count (&f->held.weights, &f->held.most_weights, chunk * f->world);
     if (chunk == 0)
@@ -86,9 +87,36 @@ static train_status_t empty (struct fsdp *f, struct fsdp_grads *g,
     return TRAIN_OK;
 }
 
-train_status_t fsdp_room (struct fsdp *f, size_t u, train_error_t *err)
+/* The room of a stay. The other one's may lie across it where the stays are no
+ * neighbours, as from one pass to the next. */
+static train_status_t take_room (struct fsdp *f, size_t stay,
+                                 struct fsdp_grads **ret, train_error_t *err)
 {
-    size_t bytes = fsdp_whole_bytes (f, u);
+    size_t u = f->stays[stay].unit, size = train_dtype_size (f->opts.reduce);
+    struct fsdp_grads *g = &f->room[stay % FSDP_N_GRADS];
+    char *data = f->rooms + f->room_at[stay] * f->esize;
+
+    TRY (empty (f, g, err));
+    for (size_t i = 0; i < FSDP_N_GRADS; i++) {
+        struct fsdp_grads *other = &f->room[i];
+
+        if (other->taken
+            && data < other->data + fsdp_whole_bytes (f, other->unit)
+            && other->data < data + fsdp_whole_bytes (f, u))
+            TRY (empty (f, other, err));
+    }
+    g->data = data;
+    g->wire = f->wires ? f->wires + f->room_at[stay] * size : NULL;
+    g->unit = u;
+    g->taken = true;
+    f->next_room = stay + 1;
+    *ret = g;
+    return TRAIN_OK;
+}
+
+train_status_t fsdp_room (struct fsdp *f, size_t stay, train_error_t *err)
+{
+    size_t u = f->stays[stay].unit, bytes = fsdp_whole_bytes (f, u);
     struct fsdp_grads *g;
 
     f->owner = NULL;
@@ -99,10 +127,7 @@ train_status_t fsdp_room (struct fsdp *f, size_t u, train_error_t *err)
         f->now = f->kept + fsdp_whole_at (f, u);
         return TRAIN_OK;
     }
-    g = &f->room[f->next_room++ % FSDP_N_GRADS];
-    TRY (empty (f, g, err));
-    g->taken = true;
-    g->unit = u;
+    TRY (take_room (f, stay, &g, err));
     TRY (fsdp_clear_room (f, u, g->data, err));
     count (&f->held.grads, &f->held.most_grads, bytes / f->esize);
     f->owner = g;

@@ -118,9 +118,12 @@ static train_status_t op_wait (struct fsdp *f, struct fsdp_work *w,
     return on ? after (f, f->stream, w->done, err) : TRAIN_OK;
 }
 
+/* Of a pair, the unit that comes into either slot may lie across both. */
 static train_status_t op_release (struct fsdp *f, size_t slot,
                                   train_error_t *err)
 {
+    if (!f->one_each && f->n_slots == 2)
+        TRY (record (f, f->on->slot_free[1 - slot], f->stream, err));
     return record (f, f->on->slot_free[slot], f->stream, err);
 }
 

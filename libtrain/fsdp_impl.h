@@ -28,7 +28,7 @@ struct fsdp_unit {
 
 /* Room for a flat unit's gradients. */
 struct fsdp_grads {
-    char *data;  /* (world chunk) of the model's type */
+    char *data;  /* (world chunk) of the shard's type; NULL: kept ones */
     char *wire;  /* the same in the type of the wire; NULL: it is that */
     size_t unit; /* whose they are */
     struct fsdp_work work; /* being reduced */
@@ -40,7 +40,7 @@ struct fsdp_stay {
     size_t unit;        /* flat */
     size_t first, last; /* visits */
     bool again;         /* an earlier stay is in the same unit: in the backward
-                           that one comes later */
+                         that one comes later */
 };
 
 struct fsdp;
@@ -115,11 +115,14 @@ struct fsdp {
     void *arena;                   /* of the shard */
     void *far;     /* offload: its masters, pinned; else in [arena] */
     uint16_t *low; /* the masters rounded to wdtype: of the shard, or the
-                      model's; NULL: they are of that type */
+                    model's; NULL: they are of that type */
     bool own_low;
-    char **slots; /* (n_slots) room for whole weights */
+    char *slots; /* room for whole weights */
     bool *slot_taken;
     size_t n_slots;
+    bool one_each;             /* a slot is one flat unit's, not some stays' */
+    char *rooms, *wires;       /* room for whole gradients, and as the wire's */
+    size_t *slot_at, *room_at; /* (n_stays) elements from their beginnings */
     struct fsdp_grads room[FSDP_N_GRADS];
     size_t next_room;
     char *kept; /* no_sync: whole gradients of all flat units */
@@ -161,16 +164,24 @@ train_status_t fsdp_still (struct fsdp *f, train_error_t *err);
 /* fsdp_widen - the masters from the model's weights. */
 void fsdp_widen (struct fsdp *f);
 
-/* fsdp_gather - begin to gather a flat unit, if it is not here and room is
- * free; [must]: TRAIN_ESTATE where there is none. */
-train_status_t fsdp_gather (struct fsdp *f, size_t u, bool must,
+/* fsdp_rooms_make - room for what is whole for a while (fsdp_rooms.c). */
+train_status_t fsdp_rooms_make (struct fsdp *f, train_error_t *err);
+void fsdp_rooms_free (struct fsdp *f);
+/* fsdp_alloc - [bytes] of this memory, zeros in the order of the passes, to the
+ * pointer at [ret]; [what] stands in the message. */
+train_status_t fsdp_alloc (const struct fsdp *f, void *ret, size_t bytes,
+                           const char *what, train_error_t *err);
+
+/* fsdp_gather - begin to gather a stay's flat unit, if it is not here and its
+ * slot is free; [must]: TRAIN_ESTATE where it is not. */
+train_status_t fsdp_gather (struct fsdp *f, size_t stay, bool must,
                             train_error_t *err);
 train_status_t fsdp_gather_wait (struct fsdp *f, size_t u, train_error_t *err);
 train_status_t fsdp_release (struct fsdp *f, size_t u, train_error_t *err);
 
-/* fsdp_room - zeroed room for the gradients of a stay in flat unit [u], to
- * f->now. May wait for a reduction. */
-train_status_t fsdp_room (struct fsdp *f, size_t u, train_error_t *err);
+/* fsdp_room - zeroed room for the gradients of a stay, to f->now. May wait for
+ * reductions. */
+train_status_t fsdp_room (struct fsdp *f, size_t stay, train_error_t *err);
 /* fsdp_reduce - the stay's gradients are whole. [again]: more will come. */
 train_status_t fsdp_reduce (struct fsdp *f, size_t u, bool again,
                             train_error_t *err);

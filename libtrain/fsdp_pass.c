@@ -27,8 +27,7 @@ static train_status_t look_ahead (struct fsdp *f, size_t stay, bool backward,
     for (size_t k = 1; k <= (size_t)f->opts.prefetch; k++) {
         if (backward ? stay < k : stay + k >= f->n_stays)
             break;
-        TRY (fsdp_gather (f, f->stays[backward ? stay - k : stay + k].unit,
-                          false, err));
+        TRY (fsdp_gather (f, backward ? stay - k : stay + k, false, err));
     }
     return TRAIN_OK;
 }
@@ -39,8 +38,8 @@ static train_status_t enter (struct fsdp *f, size_t stay, bool backward,
     size_t u = f->stays[stay].unit;
 
     if (backward)
-        TRY (fsdp_room (f, u, err));
-    TRY (fsdp_gather (f, u, true, err));
+        TRY (fsdp_room (f, stay, err));
+    TRY (fsdp_gather (f, stay, true, err));
     TRY (look_ahead (f, stay, backward, err));
     return fsdp_gather_wait (f, u, err);
 }

@@ -6,10 +6,12 @@
 #include "mem_table.h"
 
 #include <fnmatch.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "decoder_impl.h"
 #include "err.h"
+#include "fsdp_fit.h"
 #include "optim_far.h"
 
 #include "kernels/kernels.h"
@@ -37,25 +39,24 @@ int mem_pass (const train_trainer_options_t *o, int world)
     return o->micro_batch == 0 || o->micro_batch > most ? most : o->micro_batch;
 }
 
-/* Elements of the largest flat unit, and how many of these there are: units side
- * by side until they have what is asked for (train/shard.h). */
-static size_t largest (const train_decoder_t *m,
-                       const train_trainer_options_t *o, size_t *ret_n)
+/* Flat units: those side by side until they have what is asked for
+ * (train/shard.h). To [ret] go the elements of each when it is whole; returns
+ * how many these are. */
+static size_t flat_units (const train_decoder_t *m,
+                          const train_trainer_options_t *o, size_t world,
+                          size_t *ret)
 {
     size_t least = o->wrap == TRAIN_WRAP_SIZE ? o->least : 0;
-    size_t most = 0, sum = 0, units = decoder_n_units (m);
+    size_t n = 0, sum = 0, units = decoder_n_units (m);
 
-    *ret_n = 0;
     for (size_t u = 0; u < units; u++) {
         sum += decoder_unit (m, u)->count;
-        if (sum > most)
-            most = sum;
         if (sum < least && u + 1 < units)
             continue;
+        ret[n++] = (sum + world - 1) / world * world;
         sum = 0;
-        ++*ret_n;
     }
-    return most;
+    return n;
 }
 
 /* Does it train? As fsdp_match marks them; patterns are its own, and checked
@@ -95,27 +96,48 @@ static size_t with_moments (const train_decoder_t *m,
     return sum > held / 2 || o->offload ? held : sum;
 }
 
-/* What is whole for a while where the model is sharded (make_rooms of fsdp.c). */
-static void add_whole (struct table *t, const train_decoder_t *m,
-                       const train_trainer_options_t *o, const char *wide)
+/* What is whole for a while where the model is sharded (fsdp_rooms.c); [size]
+ * has room for a stay beside the flat units. */
+static void count_whole (const train_decoder_t *m,
+                         const train_trainer_options_t *o, size_t world,
+                         size_t *size, size_t *weights, size_t *grads,
+                         size_t *wire)
 {
-    size_t real = m->kern->real_size, units, slots = (size_t)o->prefetch + 1;
-    size_t most = largest (m, o, &units), weights = m->numel;
+    size_t n = flat_units (m, o, world, size), ahead = (size_t)o->prefetch;
+    size_t stays = n + (m->config.tie && n > 1), most = 0;
 
-    if (o->strategy == TRAIN_FULL_SHARD)
-        weights = (slots < units ? slots : units) * most;
+    size[n] = size[0]; /* a tied head visits the embedding's again */
+    for (size_t u = 0; u < n; u++)
+        most = size[u] > most ? size[u] : most;
+    *weights = o->strategy == TRAIN_FULL_SHARD && ahead + 1 < n
+                   ? fsdp_fit (size, stays, ahead, NULL)
+                   : fsdp_fit (size, n, n, NULL);
+    *grads = o->no_sync ? m->numel : fsdp_fit (size, stays, 1, NULL);
+    *wire = !o->reduce_bf16 ? 0 : o->no_sync ? 2 * most : *grads;
+}
+
+static train_status_t add_whole (struct table *t, const train_decoder_t *m,
+                                 const train_trainer_options_t *o, size_t world,
+                                 const char *wide, train_error_t *err)
+{
+    size_t weights, grads, wire, units = decoder_n_units (m);
+    size_t *size = calloc (units + 1, sizeof (*size));
+
+    if (!size)
+        return err_set (err, TRAIN_ENOMEM, "no memory for %zu units", units);
+    count_whole (m, o, world, size, &weights, &grads, &wire);
+    free (size);
     add (t, "weights, whole units", train_dtype_name (m->config.dtype),
          weights * m->kern->elem_size, false);
-    add (t, "gradients, whole units", wide,
-         (o->no_sync ? m->numel : 2 * most) * real, false);
-    add (t, "gradients on their way", "BF16", o->reduce_bf16 ? 4 * most : 0,
-         false);
+    add (t, "gradients, whole units", wide, grads * m->kern->real_size, false);
+    add (t, "gradients on their way", "BF16", 2 * wire, false);
+    return TRAIN_OK;
 }
 
 /* Weights and all that has their shape. [alone]: of one GPU (trainer_gpu.c). */
-static void add_model (struct table *t, const train_decoder_t *m,
-                       const train_trainer_options_t *o, size_t world,
-                       bool alone)
+static train_status_t add_model (struct table *t, const train_decoder_t *m,
+                                 const train_trainer_options_t *o, size_t world,
+                                 bool alone, train_error_t *err)
 {
     size_t real = m->kern->real_size, elem = m->kern->elem_size;
     size_t whole = m->numel, part = (whole + world - 1) / world, held = whole;
@@ -124,7 +146,7 @@ static void add_model (struct table *t, const train_decoder_t *m,
 
     if (o->strategy >= TRAIN_SHARD_GRAD_OP) {
         held = part;
-        add_whole (t, m, o, wide);
+        TRY (add_whole (t, m, o, world, wide, err));
     }
     add (t, "weights", own, held * elem, false);
     add (t, "masters of the weights", wide,
@@ -137,6 +159,7 @@ static void add_model (struct table *t, const train_decoder_t *m,
          o->offload ? 0 : 2 * with_moments (m, o, held) * real, false);
     add (t, "pieces of what is offloaded", wide,
          o->offload ? adamw_far_bytes (held) : 0, false);
+    return TRAIN_OK;
 }
 
 /* The arena's parts, in the order of its layout. */
@@ -305,9 +328,11 @@ train_status_t mem_table (const train_decoder_config_t *model, bool sm_90a,
                  : need_host (m, pass, seq, &need, err);
     if (status == TRAIN_OK)
         status = decoder_acts_layout (&m->dims, &need, pass, seq, &acts, err);
+    if (status == TRAIN_OK)
+        status = add_model (
+            &t, m, o, (size_t)world,
+            gpu && world == 1 && o->strategy < TRAIN_SHARD_GRAD_OP, err);
     if (status == TRAIN_OK) {
-        add_model (&t, m, o, (size_t)world,
-                   gpu && world == 1 && o->strategy < TRAIN_SHARD_GRAD_OP);
         add_acts (&t, m, &acts);
         *ret_n = t.n;
     }

@@ -12,10 +12,9 @@
 #include "kernels/half.h"
 #include "libtrain/decoder_impl.h"
 
-#define ROWS  5
-#define T     6
-#define VOCAB 37
-#define SEED  7
+#define ROWS 5
+#define T    6
+#define SEED 7
 
 const train_adamw_options_t adamw = {.size = sizeof (adamw),
                                      .beta1 = 0.9,
@@ -24,6 +23,11 @@ const train_adamw_options_t adamw = {.size = sizeof (adamw),
                                      .weight_decay = 0.1};
 
 struct fsdp_run run;
+
+static int vocab (void)
+{
+    return run.wide ? 150 : 37;
+}
 
 static train_decoder_config_t config_of (void)
 {
@@ -34,7 +38,7 @@ static train_decoder_config_t config_of (void)
                                     .heads = 4,
                                     .kv_heads = 2,
                                     .ffn = 13,
-                                    .vocab = VOCAB,
+                                    .vocab = vocab (),
                                     .tie = run.tie,
                                     .rope_theta = 10000,
                                     .norm_eps = 1e-5,
@@ -49,9 +53,10 @@ static void rows_of (int step, int first, int n, int32_t *tokens,
         uint32_t x = (uint32_t)(step * 131 + (first + b) * 17 + 1);
 
         for (int t = 0; t < T; t++) {
-            tokens[b * T + t] = (int32_t)(x % VOCAB);
+            tokens[b * T + t] = (int32_t)(x % (uint32_t)vocab ());
             x = x * 5 + 3 + (x >> 7);
-            targets[b * T + t] = t == 2 ? -1 : (int32_t)(x % VOCAB);
+            targets[b * T + t] =
+                t == 2 ? -1 : (int32_t)(x % (uint32_t)vocab ());
         }
     }
 }

@@ -22,6 +22,7 @@ struct fsdp_run {
     /* Called when the engine has set its hooks; or NULL. */
     void (*hook) (struct rank *r);
     bool tie;
+    bool wide; /* the embedding is larger than a block */
     train_dtype_t dtype;
     int micro, steps;
     bool uneven; /* rank 0 has no row, where there are others */

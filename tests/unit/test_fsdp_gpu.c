@@ -17,14 +17,32 @@
 #include "fake_decoder.h"
 #include "fake_nccl.h"
 #include "fsdp_run.h"
-#include "libtrain/group_impl.h"
+#include "libtrain/fsdp_gpu.h"
+#include "libtrain/mem_table.h"
 
 static const struct fake_orders no_orders = {.rank = -1};
 
+static const struct backend_ops *uncounted;
+static size_t taken; /* bytes that the engine has asked for */
+
+static train_status_t count_alloc (int device, size_t bytes, void **ret,
+                                   train_error_t *err)
+{
+    taken += bytes;
+    return uncounted->alloc (device, bytes, ret, err);
+}
+
 static void to_gpu (struct rank *r)
 {
+    static struct backend_ops counted;
+
     assert_int_equal (
         fake_decoder_move (r->decoder, r->group->where.device, NULL), 0);
+    uncounted = r->decoder->ops;
+    counted = *uncounted;
+    counted.alloc = count_alloc;
+    r->decoder->ops = &counted;
+    taken = 0;
 }
 
 static void hook (struct rank *r)
@@ -137,6 +155,23 @@ static void test_float (void **state)
     }
 }
 
+/* The ends are larger than what is between them: places that are no neighbours'
+ * cross, from one pass to the next too. */
+static void test_wide_ends (void **state)
+{
+    (void)state;
+    run.wide = true;
+    for (int i = 0; i < 12; i++) {
+        prepare (TRAIN_F32, i % 2, 2, 1e-5);
+        run.opts = opts_of (i < 8 ? TRAIN_FULL_SHARD : TRAIN_SHARD_GRAD_OP, 0,
+                            i / 4 + 1, false);
+        run.micro = i / 2 % 2;
+        run.uneven = false;
+        run_on (worlds[i % 4]);
+    }
+    run.wide = false;
+}
+
 /* Masters are f32, weights are gathered short. */
 static void test_halves (void **state)
 {
@@ -166,6 +201,68 @@ static void test_short_wire (void **state)
         run.uneven = false;
         run_on (worlds[i]);
     }
+}
+
+/* What the engine asks for beside what is foretold: its numbers, and each
+ * array's last line. */
+static void weighed (struct job *job, int rank, train_group_t *group)
+{
+    struct seen *seen = &job->shared->seen[rank];
+    train_trainer_options_t o = {
+        .size = sizeof (o),
+        .batch = 1,
+        .strategy = run.opts.strategy,
+        .wrap = run.opts.wrap,
+        .least = run.opts.least,
+        .prefetch = run.opts.prefetch,
+        .no_sync = run.opts.no_sync,
+        .reduce_bf16 = run.opts.reduce == TRAIN_BF16,
+    };
+    struct rank r = {.group = group};
+    struct mem_row rows[MEM_ROWS];
+    train_decoder_config_t c;
+    size_t n = 0, sum = sizeof (struct fsdp_numbers);
+
+    seen->status = open_rank (&r, &seen->err);
+    if (seen->status == TRAIN_OK) {
+        c = *train_decoder_config (r.decoder);
+        c.device = (DLDevice){kDLCPU, 0};
+        seen->status = mem_table (&c, false, &o, train_group_size (group), 6,
+                                  false, rows, &n, &seen->err);
+    }
+    for (size_t i = 0; i < n; i++)
+        sum += rows[i].acts || strcmp (rows[i].what, "AdamW's moments") == 0
+                   ? 0
+                   : rows[i].bytes;
+    if (taken + 64 < sum || taken > sum + 8 * 64)
+        note (job, rank, "other bytes than foretold", (int)taken, (int)sum, 0);
+    close_rank (&r);
+}
+
+static void test_bytes (void **state)
+{
+    struct job job = {.body = weighed, .backend = "nccl"};
+
+    (void)state;
+    for (int i = 0; i < 24; i++) {
+        run.tie = i % 2;
+        run.wide = i / 2 % 2;
+        run.dtype = i % 3 ? TRAIN_BF16 : TRAIN_F32;
+        run.opts = opts_of (i % 5 ? TRAIN_FULL_SHARD : TRAIN_SHARD_GRAD_OP,
+                            i % 7 ? 0 : 500, i % 3 + i / 12, i % 4 == 3);
+        run.opts.reduce = i % 8 < 4 ? TRAIN_F32 : TRAIN_BF16;
+        job.layout = worlds[i % 4];
+        fake_open (&no_orders);
+        run_job (&job);
+        for (int r = 0; r < job.size; r++)
+            if (job.shared->seen[r].note[0])
+                fail_msg ("case %d, rank %d: %s", i, r,
+                          job.shared->seen[r].note);
+        want_ok (&job);
+        free_job (&job);
+        fake_close ();
+    }
+    run.wide = false;
 }
 
 /* One that ends within a step: the others hear of it where they wait. */
@@ -232,6 +329,7 @@ int main (void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test (test_float),      cmocka_unit_test (test_halves),
+        cmocka_unit_test (test_wide_ends),  cmocka_unit_test (test_bytes),
         cmocka_unit_test (test_short_wire), cmocka_unit_test (test_rank_dies),
         cmocka_unit_test (test_misplaced),
     };

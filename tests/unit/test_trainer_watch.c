@@ -478,47 +478,6 @@ static void test_memory_offloaded (void **state)
     assert_true (moments > 192 << 20);
 }
 
-/* What four ranks gather: by units, and by units side by side. */
-static void test_memory_gathered (void **state)
-{
-    const train_decoder_config_t c = {.size = sizeof (c),
-                                      .layers = 2,
-                                      .dim = 1024,
-                                      .heads = 8,
-                                      .kv_heads = 8,
-                                      .ffn = 4096,
-                                      .vocab = 1000,
-                                      .tie = true,
-                                      .rope_theta = 10000,
-                                      .norm_eps = 1e-5,
-                                      .dtype = TRAIN_BF16};
-    const size_t block = 4 * 1024 * 1024 + 3 * 1024 * 4096 + 2 * 1024;
-    const size_t joined = 1000 * 1024 + 2 * block; /* the head's norm is left */
-    train_trainer_options_t o = good;
-    struct mem_row rows[MEM_ROWS];
-    size_t n;
-
-    (void)state;
-    o.strategy = TRAIN_FULL_SHARD;
-    o.prefetch = 1;
-    o.reduce_bf16 = true;
-    for (int wrapped = 0; wrapped < 2; wrapped++) {
-        size_t most = wrapped ? joined : block;
-
-        o.wrap = wrapped ? TRAIN_WRAP_SIZE : TRAIN_WRAP_UNIT;
-        o.least = wrapped ? 20000000 : 0;
-        assert_int_equal (
-            mem_table (&c, false, &o, 4, 16, false, rows, &n, NULL), 0);
-        assert_int_equal (bytes_of (rows, n, "weights, whole units"),
-                          2 * most * 2);
-        assert_int_equal (bytes_of (rows, n, "gradients, whole units"),
-                          2 * most * 4);
-        assert_int_equal (bytes_of (rows, n, "gradients on their way"),
-                          2 * most * 2);
-        o.prefetch = 7;
-    }
-}
-
 int main (void)
 {
     const struct CMUnitTest tests[] = {
@@ -529,7 +488,6 @@ int main (void)
         cmocka_unit_test (test_activation_is_named),
         cmocka_unit_test (test_one_rank_bad),
         cmocka_unit_test (test_memory_offloaded),
-        cmocka_unit_test (test_memory_gathered),
         cmocka_unit_test (test_slow_find),
         cmocka_unit_test (test_slow_rank),
         cmocka_unit_test (test_memory),
