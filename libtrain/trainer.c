@@ -314,12 +314,13 @@ static train_status_t step_by_parts (train_trainer_t *t, double lr, bool stop,
                                      struct outcome *o, train_error_t *err)
 {
     train_span_t part = train_trace_begin ("step", "forward and backward");
-    double begin = clock_s (), waited = t->slow.waited_s;
+    double begin = t->slow.clock (), waited = t->slow.waited_s;
     int64_t n = 0;
     train_status_t status = run_passes (t, &o->sums[LOSS], &n, err);
 
     train_trace_end (&part, NULL, NULL, 0);
-    trainer_slow_add (&t->slow, clock_s () - begin, t->slow.waited_s - waited);
+    trainer_slow_add (&t->slow, t->slow.clock () - begin,
+                      t->slow.waited_s - waited);
     if (status != TRAIN_OK)
         return status;
     o->sums[TOKENS] = (double)n;

@@ -12,6 +12,7 @@
 
 struct trainer_slow {
     struct decoder_hooks inner; /* the engine's: it waits in them */
+    double (*clock) (void);     /* seconds; tests have one of their own */
     double waited_s;            /* in these, since the beginning */
     double own_s;               /* of the steps since the last comparison */
     int64_t steps, timed;       /* since then; steps that are in own_s */

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include <cmocka.h>
 
@@ -20,6 +19,7 @@
 #include "decoder_impl.h"
 #include "group_ranks.h"
 #include "grpo_task.h"
+#include "trainer.h"
 
 enum { LONG = 6, G = 8, ALL = 64 };
 
@@ -354,14 +354,18 @@ static double by_ranks (const char *layout, int strategy)
 }
 
 static struct decoder_hooks inner; /* a rank's own */
+static double now_s;               /* of a clock that goes by itself only so: */
+
+static double look (void)
+{
+    return now_s += 1e-4;
+}
 
 static train_status_t sleepy (void *arg, size_t unit, bool backward,
                               train_error_t *err)
 {
-    const struct timespec ms = {0, 8000000};
-
     (void)arg;
-    nanosleep (&ms, NULL);
+    now_s += 8e-3;
     return inner.before (inner.arg, unit, backward, err);
 }
 
@@ -372,10 +376,31 @@ static train_status_t awake (void *arg, size_t unit, bool backward,
     return inner.after (inner.arg, unit, backward, err);
 }
 
+static struct decoder_hooks engine; /* the others wait in these for rank 1 */
+
+static train_status_t waits (void *arg, size_t unit, bool backward,
+                             train_error_t *err)
+{
+    now_s += 8e-3;
+    return engine.before (arg, unit, backward, err);
+}
+
+static void be_slow_or_wait (train_trainer_t *t, train_decoder_t *d, int rank)
+{
+    const struct decoder_hooks hooks = {sleepy, awake, NULL};
+
+    inner = d->hooks;
+    engine = t->slow.inner;
+    t->slow.clock = look;
+    if (rank == 1)
+        decoder_set_hooks (d, &hooks);
+    else if (engine.before)
+        t->slow.inner.before = waits;
+}
+
 /* Rank 1 sleeps in its passes. */
 static void slow_rank (struct job *job, int rank, train_group_t *ranks)
 {
-    const struct decoder_hooks hooks = {sleepy, awake, NULL};
     train_grpo_trainer_options_t o = options ();
     struct seen *seen = &job->shared->seen[rank];
     char line[240] = "";
@@ -383,9 +408,8 @@ static void slow_rank (struct job *job, int rank, train_group_t *ranks)
     struct run r;
 
     seen->status = open_run (&r, &o, ranks, TRAIN_F32, by_token, &seen->err);
-    inner = r.decoder->hooks;
-    if (rank == 1)
-        decoder_set_hooks (r.decoder, &hooks);
+    if (seen->status == TRAIN_OK)
+        be_slow_or_wait (train_grpo_trainer_base (r.trainer), r.decoder, rank);
     for (int i = 0; i < 6 && seen->status == TRAIN_OK; i++)
         seen->status =
             train_grpo_trainer_step (r.trainer, false, NULL, &seen->err);
