@@ -180,24 +180,57 @@ void want_ok (const struct job *job)
     }
 }
 
-/* Every rank but those in [except] saw this. */
-void want (const struct job *job, const char *except, train_status_t status,
-           const char *text)
+/* The first rank that did not end well and see this; or -1. */
+static int differs (const struct job *job, const char *except,
+                    train_status_t status, const char *text)
 {
     for (int r = 0; r < job->size; r++) {
         const struct seen *s = &job->shared->seen[r];
 
-        if (strchr (except, '0' + r))
-            continue;
-        if (job->ends[r] != 0)
-            fail_msg ("%s rank %d ended with %#x", job->layout, r,
-                      (unsigned)job->ends[r]);
-        if (s->status != (int)status || !strstr (s->err.text, text)
-            || s->note[0])
-            fail_msg ("%s rank %d: %s '%s' %s, want %s '%s'", job->layout, r,
-                      train_status_name ((train_status_t)s->status),
-                      s->err.text, s->note, train_status_name (status), text);
+        if (!strchr (except, '0' + r)
+            && (job->ends[r] != 0 || s->status != (int)status
+                || !strstr (s->err.text, text) || s->note[0]))
+            return r;
     }
+    return -1;
+}
+
+/* Every rank but those in [except] saw this. */
+void want (const struct job *job, const char *except, train_status_t status,
+           const char *text)
+{
+    int r = differs (job, except, status, text);
+    const struct seen *s;
+
+    if (r < 0)
+        return;
+    if (job->ends[r] != 0)
+        fail_msg ("%s rank %d ended with %#x", job->layout, r,
+                  (unsigned)job->ends[r]);
+    s = &job->shared->seen[r];
+    fail_msg ("%s rank %d: %s '%s' %s, want %s '%s'", job->layout, r,
+              train_status_name ((train_status_t)s->status), s->err.text,
+              s->note, train_status_name (status), text);
+}
+
+bool any_failed (const struct job *job)
+{
+    for (int r = 0; r < job->size; r++) {
+        if (*(volatile int *)&job->shared->seen[r].status != TRAIN_OK)
+            return true;
+    }
+    return false;
+}
+
+bool once_more (struct job *job, const char *except, train_status_t status,
+                const char *text)
+{
+    if (differs (job, except, status, text) < 0
+        || job->timeout_ms > PATIENCE_MS / 8)
+        return false;
+    free_job (job);
+    job->timeout_ms *= 4;
+    return true;
 }
 
 void run_job (struct job *job)

@@ -18,6 +18,7 @@
 
 #define MAX_RANKS   7
 #define PATIENCE_MS 60000 /* of a test on a loaded machine */
+#define LATE_MS     30000 /* of what comes within a second on a quiet one */
 
 /* What a rank saw. */
 struct seen {
@@ -69,6 +70,14 @@ void want_ok (const struct job *job);
 /* want - every rank but those in [except] saw this. */
 void want (const struct job *job, const char *except, train_status_t status,
            const char *text);
+/* any_failed - while they run: has a rank seen an error? */
+bool any_failed (const struct job *job);
+/* once_more - after a job with a short deadline: did a rank see anything else than
+ * want() would have, as it does where a busy machine lets ranks come too late? Then
+ * the job is freed, has a longer deadline, and is to be run again; once that is
+ * long, no more. The caller ends with want(). */
+bool once_more (struct job *job, const char *except, train_status_t status,
+                const char *text);
 /* note - in a rank: what is wrong; the first note stays. */
 void note (struct job *job, int rank, const char *text, int a, int b, size_t n);
 /* view_of - a one-dimensional view of [data]; false when it cannot be. */

@@ -148,13 +148,14 @@ static void test_rank_dies (void **state)
     run.micro = 1;
     run.uneven = false;
     for (int s = TRAIN_DDP; s <= TRAIN_FULL_SHARD; s++) {
-        struct job job = {.layout = "aab", .body = dying, .timeout_ms = 30000};
+        struct job job = {
+            .layout = "aab", .body = dying, .timeout_ms = PATIENCE_MS};
 
         run.opts = opts_of ((train_strategy_t)s, 0, 1, false);
         run_job (&job);
         want (&job, "1", TRAIN_EPEER, "rank 1 ended");
         assert_int_equal (job.ends[1], SIGKILL);
-        assert_true (job.shared->seen[0].ms < 10000);
+        assert_true (job.shared->seen[0].ms < LATE_MS);
         free_job (&job);
     }
 }

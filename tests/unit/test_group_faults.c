@@ -150,8 +150,7 @@ static void test_late (void **state)
         const char *text;
     } cases[] = {
         {"aaa", 1,
-         "rank 1 did not come to barrier, call 2 of group 'world', "
-         "within 1.2 s"},
+         "rank 1 did not come to barrier, call 2 of group 'world', within "},
         {"aabb", 0, "rank 0 did not come to barrier"},
         {"aabb", 1, "rank 1 did not come to barrier"},
         {"aabb", 2, "rank 2 did not come to barrier"},
@@ -164,9 +163,15 @@ static void test_late (void **state)
                           .body = body_late,
                           .arg = cases[i].rank,
                           .timeout_ms = 1200};
+        char within[32];
 
-        run_job (&job);
+        do
+            run_job (&job);
+        while (once_more (&job, "", TRAIN_ETIMEDOUT, cases[i].text));
         want (&job, "", TRAIN_ETIMEDOUT, cases[i].text);
+        snprintf (within, sizeof (within), " within %g s",
+                  (double)job.timeout_ms / 1e3);
+        want (&job, "", TRAIN_ETIMEDOUT, within);
         free_job (&job);
     }
 }
@@ -190,7 +195,7 @@ static void body_die (struct job *job, int rank, train_group_t *group)
     start_ms = now_ms ();
     s->status = train_barrier (group, &s->err);
     s->ms = now_ms () - start_ms;
-    if (s->ms > 10000)
+    if (s->ms > LATE_MS)
         note (job, rank, "noticed too late", 0, 0, (size_t)s->ms);
 }
 
@@ -248,7 +253,8 @@ static void strike (struct job *job, int sig)
     int64_t until_ms = now_ms () + PATIENCE_MS;
 
     start_job (job);
-    while (atomic_load (&job->shared->flag) < job->size && now_ms () < until_ms)
+    while (atomic_load (&job->shared->flag) < job->size && !any_failed (job)
+           && now_ms () < until_ms)
         poll (NULL, 0, 5);
     kill (job->pids[job->arg], sig);
     while (sig == SIGSTOP && atomic_load (&job->shared->flag) > 1
@@ -294,8 +300,10 @@ static void test_stopped_in_data (void **state)
                           .timeout_ms = 4000};
         char text[40], except[2] = {(char)('0' + job.arg), '\0'};
 
-        strike (&job, SIGSTOP);
         snprintf (text, sizeof (text), "rank %d", job.arg);
+        do
+            strike (&job, SIGSTOP);
+        while (once_more (&job, except, TRAIN_ETIMEDOUT, text));
         want (&job, except, TRAIN_ETIMEDOUT, text);
         free_job (&job);
     }
@@ -315,7 +323,9 @@ static void test_meeting (void **state)
                       .step = {"7.0", "7.0", "7.1"}};
 
     (void)state;
-    run_job (&job);
+    do
+        run_job (&job);
+    while (once_more (&job, "2", TRAIN_ETIMEDOUT, "rank 2 did not come"));
     want (&job, "01", TRAIN_EMISMATCH, "another group meets");
     want (&job, "2", TRAIN_ETIMEDOUT, "rank 2 did not come to the meeting");
     free_job (&job);
@@ -352,7 +362,7 @@ static void test_contradiction (void **state)
     struct job job = {.layout = "aba",
                       .body = body_nothing,
                       .no_node_rank = true,
-                      .timeout_ms = 5000};
+                      .timeout_ms = PATIENCE_MS / 2};
 
     (void)state;
     run_job (&job);

@@ -256,7 +256,7 @@ static void body_depart (struct job *job, int rank, train_group_t *group)
             s->status = train_step_end (group, &s->err);
     }
     /* 1 s is promised; a loaded machine gets more, less than the deadline */
-    if (now_ms () - start_ms > 10000)
+    if (now_ms () - start_ms > LATE_MS)
         note (job, rank, "noticed late", 0, 0, (size_t)(now_ms () - start_ms));
     if (train_step_begin (group, &err) != TRAIN_ESTATE
         && train_step_end (group, &err) != TRAIN_ESTATE)
@@ -368,13 +368,16 @@ static void test_end (void **state)
                           .body = body_end,
                           .arg = i % 3 + i / 5,
                           .timeout_ms = i % 2 ? 1500 : 0};
-        char except[2] = {(char)('0' + job.arg), '\0'}, text[64];
+        train_status_t status = i % 2 ? TRAIN_ETIMEDOUT : TRAIN_EPEER;
+        char except[2] = {i % 2 ? '\0' : (char)('0' + job.arg), '\0'};
+        char text[64];
 
-        run_job (&job);
         snprintf (text, sizeof (text), "rank %d %s all_reduce (sum of 8 F32)",
                   job.arg, i % 2 ? "did not go on with" : "ended during");
-        want (&job, i % 2 ? "" : except, i % 2 ? TRAIN_ETIMEDOUT : TRAIN_EPEER,
-              text);
+        do
+            run_job (&job);
+        while (i % 2 && once_more (&job, except, status, text));
+        want (&job, except, status, text);
         free_job (&job);
     }
 }

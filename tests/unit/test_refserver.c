@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  * test_refserver.c - the queue of rv-train refserver before a made reference */
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -336,11 +338,25 @@ static void test_one_fails (void **state)
     close_desk (&d);
 }
 
+/* Until the first thread sleeps, as it does in pthread_join alone. */
+static void until_main_waits (void)
+{
+    char path[64], line[200] = "";
+
+    snprintf (path, sizeof (path), "/proc/self/task/%d/stat", (int)getpid ());
+    do {
+        FILE *f = fopen (path, "re");
+
+        assert_non_null (f);
+        assert_non_null (fgets (line, sizeof (line), f));
+        fclose (f);
+        sched_yield ();
+    } while (strncmp (strrchr (line, ')'), ") S", 3) != 0);
+}
+
 static void *let_go (void *arg)
 {
-    const struct timespec t = {.tv_sec = 2}; /* until the stop is asked for */
-
-    nanosleep (&t, NULL);
+    until_main_waits (); /* the stop is asked for */
     set_hold (arg, false);
     return NULL;
 }

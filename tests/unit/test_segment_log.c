@@ -25,7 +25,8 @@
 #include "own_dir.h"
 #include "plan/fsio.h"
 
-#define N(a) (sizeof (a) / sizeof ((a)[0]))
+#define N(a)   (sizeof (a) / sizeof ((a)[0]))
+#define BUSY_S 60 /* that a busy machine may need from a beginning to its end */
 
 static struct segment_log begin (uint32_t job_id, uint32_t restart)
 {
@@ -74,7 +75,7 @@ static void test_goes_on (void **state)
 
     log = begin (7, 1);
     assert_int_equal (log.number, 1);
-    assert_in_range (log.elapsed_s, 100, 102);
+    assert_in_range (log.elapsed_s, 100, 100 + BUSY_S);
     assert_int_equal (log.retries, 0);
     log.begun -= 50;
     assert_int_equal (segment_log_end (&log, CAUSE_PREEMPTION, -1, NULL), 0);
@@ -82,7 +83,7 @@ static void test_goes_on (void **state)
 
     log = begin (7, 2);
     assert_int_equal (log.retries, 1);
-    assert_in_range (log.elapsed_s, 150, 154);
+    assert_in_range (log.elapsed_s, 150, 150 + 2 * BUSY_S);
     assert_int_equal (log.log_id, 7);
     segment_log_fini (&log);
 }
