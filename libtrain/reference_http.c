@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * reference_http.c - a reference behind rv-train refserver
- *
- * Asking again costs the server the work once more and changes nothing, so
- * whatever may pass (a server that is restarted, a full queue) is tried again
- * until the deadline, later each time and never at the same moment as other
- * ranks. */
+ * reference_http.c - a reference behind rv-train refserver */
 #include "config.h"
 
 #include <train/reference.h>
@@ -13,7 +8,6 @@
 
 #if HAVE_CURL
 
-#include <ctype.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -24,99 +18,14 @@
 
 #include <jansson.h>
 
-#include "curl_api.h"
 #include "logps_wire.h"
 #include "opts.h"
-#include "philox.h"
 #include "reference.h"
-#include "sock.h"
+#include "reference_ask.h"
+#include "reference_parts.h"
 #include "token_file.h"
 
-#define WAIT_LEAST 0.05 /* seconds before the second try */
-#define WAIT_MOST  5.0
 #define CONNECT_MS 5000L
-#define SLICE      0.1 /* seconds of a pause in which nobody is asked */
-
-/* What came back. */
-struct reply {
-    char *body;
-    size_t n, most;
-    double retry_after; /* seconds; 0: it said nothing */
-    bool no_memory;
-};
-
-struct http {
-    const struct curl_api *api;
-    CURL *curl;
-    struct curl_slist *headers;
-    char *base; /* "http://HOST:PORT" */
-    double deadline;
-    uint64_t draw; /* of the jitter */
-    char model[LOGPS_MODEL];
-    char said[300]; /* why the last try was none; one line */
-    bool (*ends) (void *arg);
-    void *ends_arg;
-};
-
-static bool is_over (const struct http *h)
-{
-    return h->ends && h->ends (h->ends_arg);
-}
-
-/* Until then, or [ends]; a signal cuts a slice short. */
-static void pause_for (const struct http *h, double seconds)
-{
-    double end = clock_s () + seconds, left;
-
-    while (!is_over (h) && (left = end - clock_s ()) > 0) {
-        struct timespec t = {0};
-
-        t.tv_nsec = (long)(1e9 * (left < SLICE ? left : SLICE));
-        (void)nanosleep (&t, NULL);
-    }
-}
-
-/* Of libcurl, which waits for a second at most, and not on after a signal. */
-static int on_progress (void *arg, curl_off_t to_get, curl_off_t got,
-                        curl_off_t to_give, curl_off_t given)
-{
-    (void)to_get, (void)got, (void)to_give, (void)given;
-    return is_over (arg);
-}
-
-static size_t on_body (char *data, size_t size, size_t n, void *arg)
-{
-    struct reply *r = arg;
-    char *more;
-
-    n *= size;
-    if (n > r->most - r->n)
-        return 0; /* more than any answer has: curl ends with a write error */
-    if (!(more = realloc (r->body, r->n + n + 1))) {
-        r->no_memory = true;
-        return 0;
-    }
-    r->body = more;
-    memcpy (r->body + r->n, data, n);
-    r->n += n;
-    r->body[r->n] = '\0';
-    return n;
-}
-
-static size_t on_header (char *data, size_t size, size_t n, void *arg)
-{
-    static const char name[] = "retry-after:";
-    struct reply *r = arg;
-    char text[64];
-
-    n *= size;
-    snprintf (text, sizeof (text), "%.*s", (int)n, data);
-    for (char *c = text; *c && *c != ':'; c++)
-        *c = (char)tolower ((unsigned char)*c);
-    if (strncmp (text, name, sizeof (name) - 1) == 0)
-        r->retry_after = (double)strtoul (text + sizeof (name) - 1, NULL, 10);
-    return n;
-}
 
 static void close_http (void *self)
 {
@@ -130,145 +39,63 @@ static void close_http (void *self)
     free (h);
 }
 
-/* The server's "error" of a JSON body, or its first line. */
-static void note_body (struct http *h, long code, const struct reply *r)
+/* An answer is of the model that the first one was of. */
+static train_status_t read_answer (const struct http *h, const struct reply *r,
+                                   const struct reference_rows *rows,
+                                   train_error_t *err)
 {
-    json_t *root = r->n > 0 ? json_loadb (r->body, r->n, 0, NULL) : NULL;
-    const char *text = json_string_value (json_object_get (root, "error"));
+    char model[LOGPS_MODEL] = "";
+    train_status_t status = logps_read_answer (r->body, r->n, rows->B, rows->T,
+                                               rows->ret, model, err);
 
-    if (!text)
-        text = r->n > 0 ? r->body : "nothing";
-    snprintf (h->said, sizeof (h->said), "HTTP %ld: %.*s", code,
-              (int)strcspn (text, "\r\n"), text);
-    json_decref (root);
+    if (status != TRAIN_OK)
+        return err_prefix (err, status, "reference %s", h->base);
+    if (strcmp (model, h->model) == 0)
+        return TRAIN_OK;
+    return err_set (err, TRAIN_EMISMATCH,
+                    "reference %s: its model was %s and is %s now", h->base,
+                    h->model, model);
 }
 
-/* May the same be asked again? */
-static bool passes (CURLcode rc, long code)
-{
-    switch (rc) {
-    case CURLE_OK:
-        return code == 429 || code == 502 || code == 503 || code == 504;
-    case CURLE_COULDNT_RESOLVE_HOST:
-    case CURLE_COULDNT_CONNECT:
-    case CURLE_OPERATION_TIMEDOUT:
-    case CURLE_SEND_ERROR:
-    case CURLE_RECV_ERROR:
-    case CURLE_GOT_NOTHING:
-    case CURLE_PARTIAL_FILE:
-        return true;
-    default:
-        return false;
-    }
-}
-
-static train_status_t refusal (const struct http *h, long code,
-                               train_error_t *err)
-{
-    train_status_t status = code == 400 || code == 413   ? TRAIN_EINVAL
-                            : code == 401 || code == 403 ? TRAIN_EIO
-                            : code == 404 || code == 405 ? TRAIN_EMISMATCH
-                                                         : TRAIN_EIO;
-
-    return err_set (err, status, "reference %s: %s", h->base, h->said);
-}
-
-static train_status_t aborted (const struct http *h, train_error_t *err)
-{
-    return err_set (err, TRAIN_EABORTED,
-                    "reference %s: the wait for it was ended on request",
-                    h->base);
-}
-
-/* One try. [ret_again]: it may pass. */
-static train_status_t try_once (struct http *h, double left,
-                                struct reply *reply, bool *ret_again,
+static train_status_t too_long (const struct http *h, int tokens,
                                 train_error_t *err)
 {
-    const struct curl_api *api = h->api;
-    char text[CURL_ERROR_SIZE] = "";
-    long code = 0, ms = left > 1e6 ? 1000000000L : (long)(1000 * left) + 1;
-    CURLcode rc;
-
-    reply->n = 0;
-    reply->retry_after = 0;
-    api->setopt (h->curl, CURLOPT_WRITEDATA, (void *)reply);
-    api->setopt (h->curl, CURLOPT_HEADERDATA, (void *)reply);
-    api->setopt (h->curl, CURLOPT_TIMEOUT_MS, ms);
-    api->setopt (h->curl, CURLOPT_ERRORBUFFER, text);
-    rc = api->perform (h->curl);
-    api->setopt (h->curl, CURLOPT_ERRORBUFFER, (char *)NULL);
-    api->getinfo (h->curl, CURLINFO_RESPONSE_CODE, &code);
-    if (reply->no_memory)
-        return err_set (err, TRAIN_ENOMEM, "no memory for an answer");
-    if (rc == CURLE_OK && code == 200)
-        return TRAIN_OK;
-    if (rc == CURLE_ABORTED_BY_CALLBACK)
-        return aborted (h, err);
-    if (rc == CURLE_OK)
-        note_body (h, code, reply);
-    else
-        snprintf (h->said, sizeof (h->said), "%s",
-                  text[0] ? text : api->strerror (rc));
-    *ret_again = passes (rc, code);
-    return refusal (h, code, err);
+    return err_set (err, TRAIN_EINVAL,
+                    "reference %s: %s; one text has %d, and rv-train refserver "
+                    "--max-tokens %d or more takes it",
+                    h->base, h->said, tokens, tokens);
 }
 
-/* What the server asks for, and up to half of it; where it asks for nothing,
- * twofold each time, from half to one and a half of that. */
-static double wait_for (struct http *h, int tries, double asked)
+static train_status_t ask_rows (void *self, const struct reference_rows *rows,
+                                bool *ret_large, train_error_t *err)
 {
-    const uint32_t key[2] = {(uint32_t)h->draw, (uint32_t)(h->draw >> 32)};
-    uint32_t draw[4] = {(uint32_t)tries};
-    double wait = WAIT_LEAST * (double)(1 << (tries < 7 ? tries : 7));
+    struct http *h = self;
+    const struct logps_ask a = {
+        .B = rows->B,
+        .T = rows->T,
+        .temperature = h->temperature,
+        .ids = (int32_t *)(uintptr_t)rows->ids,
+        .prompt_len = (int32_t *)(uintptr_t)rows->prompt_len,
+        .total_len = (int32_t *)(uintptr_t)rows->total_len};
+    struct reply reply = {
+        .most = logps_body_most ((size_t)rows->B * (size_t)rows->T)};
+    char *body = NULL;
+    size_t n = 0;
+    train_status_t status;
 
-    philox4x32 (draw, key, draw);
-    if (asked > 0)
-        return asked * (1 + (double)draw[0] / 8589934592.0);
-    wait = wait > WAIT_MOST ? WAIT_MOST : wait;
-    return wait * (0.5 + (double)draw[0] / 4294967296.0);
-}
-
-/* Until it is answered, or the deadline has passed. */
-static train_status_t ask (struct http *h, struct reply *reply,
-                           train_error_t *err)
-{
-    double end = clock_s () + h->deadline;
-
-    h->said[0] = '\0';
-    for (int tries = 0;; tries++) {
-        bool again = false;
-        double left = end - clock_s (), wait;
-        train_status_t status;
-
-        if (left > 0) {
-            status = try_once (h, left, reply, &again, err);
-            if (status == TRAIN_OK || !again)
-                return status;
-        }
-        wait = wait_for (h, tries, reply->retry_after);
-        if (left <= 0 || clock_s () + wait >= end)
-            return err_set (err, TRAIN_ETIMEDOUT,
-                            "reference %s: no answer within %g s and %d tries: "
-                            "%s",
-                            h->base, h->deadline, tries + 1, h->said);
-        pause_for (h, wait);
-        if (is_over (h))
-            return aborted (h, err);
-    }
-}
-
-static train_status_t set_url (struct http *h, const char *path,
-                               train_error_t *err)
-{
-    char url[1024];
-    int n = snprintf (url, sizeof (url), "%s%s", h->base, path);
-
-    if (n < 0 || (size_t)n >= sizeof (url)
-        || h->api->setopt (h->curl, CURLOPT_URL, url) != CURLE_OK)
-        return err_set (err, TRAIN_EINVAL, "reference: URL %s is too long",
-                        h->base);
-    return TRAIN_OK;
+    TRY (logps_write_ask (&a, &body, &n, err));
+    h->api->setopt (h->curl, CURLOPT_POST, 1L);
+    h->api->setopt (h->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)n);
+    h->api->setopt (h->curl, CURLOPT_POSTFIELDS, body);
+    status = reference_http_ask (h, &reply, err);
+    free (body);
+    *ret_large = status == TRAIN_EINVAL && h->code == 413;
+    if (status == TRAIN_OK)
+        status = read_answer (h, &reply, rows, err);
+    else if (*ret_large && rows->B == 1)
+        status = too_long (h, rows->T, err);
+    free (reply.body);
+    return status;
 }
 
 static train_status_t http_logps (void *self, const int32_t *ids,
@@ -278,34 +105,10 @@ static train_status_t http_logps (void *self, const int32_t *ids,
                                   train_error_t *err)
 {
     struct http *h = self;
-    struct logps_ask a = {.B = B,
-                          .T = T,
-                          .temperature = temperature,
-                          .ids = (int32_t *)(uintptr_t)ids,
-                          .prompt_len = (int32_t *)(uintptr_t)prompt_len,
-                          .total_len = (int32_t *)(uintptr_t)total_len};
-    struct reply reply = {.most = logps_body_most ((size_t)B * (size_t)T)};
-    char *body = NULL, model[LOGPS_MODEL] = "";
-    size_t n = 0;
-    train_status_t status;
+    const struct reference_rows rows = {ids, prompt_len, total_len, B, T, ret};
 
-    TRY (logps_write_ask (&a, &body, &n, err));
-    h->api->setopt (h->curl, CURLOPT_POST, 1L);
-    h->api->setopt (h->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)n);
-    h->api->setopt (h->curl, CURLOPT_POSTFIELDS, body);
-    status = ask (h, &reply, err);
-    free (body);
-    if (status == TRAIN_OK
-        && (status =
-                logps_read_answer (reply.body, reply.n, B, T, ret, model, err))
-               != TRAIN_OK)
-        err_prefix (err, status, "reference %s", h->base);
-    else if (status == TRAIN_OK && strcmp (model, h->model) != 0)
-        status = err_set (err, TRAIN_EMISMATCH,
-                          "reference %s: its model was %s and is %s now",
-                          h->base, h->model, model);
-    free (reply.body);
-    return status;
+    h->temperature = temperature;
+    return reference_in_parts (&rows, &h->most, ask_rows, h, err);
 }
 
 static const struct reference_ops http_ops = {
@@ -319,6 +122,7 @@ static train_status_t check_health (struct http *h, const struct reply *r,
     const char *model = json_string_value (json_object_get (root, "model"));
     json_int_t api = json_integer_value (json_object_get (root, "api"));
     json_int_t has = json_integer_value (json_object_get (root, "vocabulary"));
+    json_int_t most = json_integer_value (json_object_get (root, "max_tokens"));
     train_status_t status = TRAIN_OK;
 
     if (!model || strlen (model) >= LOGPS_MODEL || has < 1 || has > INT32_MAX)
@@ -338,6 +142,7 @@ static train_status_t check_health (struct http *h, const struct reply *r,
     else
         snprintf (h->model, sizeof (h->model), "%s", model);
     *ret_vocab = (int)has;
+    h->most = most > 0 ? (size_t)most : 0;
     json_decref (root);
     return status;
 }
@@ -346,15 +151,15 @@ static train_status_t look (struct http *h, int vocab, int *ret_vocab,
                             train_error_t *err)
 {
     struct reply reply = {.most = LOGPS_HEADER};
-    train_status_t status = set_url (h, HEALTH_PATH, err);
+    train_status_t status = reference_http_url (h, HEALTH_PATH, err);
 
     if (status == TRAIN_OK)
-        status = ask (h, &reply, err);
+        status = reference_http_ask (h, &reply, err);
     if (status == TRAIN_OK)
         status = check_health (h, &reply, vocab, ret_vocab, err);
     free (reply.body);
     if (status == TRAIN_OK)
-        status = set_url (h, LOGPS_PATH, err);
+        status = reference_http_url (h, LOGPS_PATH, err);
     return status;
 }
 
@@ -417,10 +222,10 @@ static train_status_t set_up (struct http *h, train_error_t *err)
     api->setopt (h->curl, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_MS);
     api->setopt (h->curl, CURLOPT_TCP_KEEPALIVE, 1L);
     api->setopt (h->curl, CURLOPT_NOPROGRESS, 0L);
-    api->setopt (h->curl, CURLOPT_XFERINFOFUNCTION, on_progress);
+    api->setopt (h->curl, CURLOPT_XFERINFOFUNCTION, reference_http_progress);
     api->setopt (h->curl, CURLOPT_XFERINFODATA, (void *)h);
-    api->setopt (h->curl, CURLOPT_WRITEFUNCTION, on_body);
-    api->setopt (h->curl, CURLOPT_HEADERFUNCTION, on_header);
+    api->setopt (h->curl, CURLOPT_WRITEFUNCTION, reference_http_body);
+    api->setopt (h->curl, CURLOPT_HEADERFUNCTION, reference_http_header);
     return TRAIN_OK;
 }
 

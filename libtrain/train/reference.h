@@ -111,7 +111,8 @@ void train_reference_close (train_reference_t *reference); /* NULL is fine */
  *                 t >= total_len[b]
  * TRAIN_EINVAL names the row, and the place of an id outside the vocabulary.
  * In-process: errors of train_decoder_logps. Of a server: TRAIN_ETIMEDOUT, with
- * what it said last; TRAIN_EINVAL, what it refused; TRAIN_EIO; TRAIN_EMISMATCH: it
+ * what it said last; TRAIN_EINVAL, what it refused, as one text that it has no
+ * room for (texts that are too many together are asked for in parts); TRAIN_EIO; TRAIN_EMISMATCH: it
  * has come back with another model; TRAIN_EABORTED: [ends] was true. What may pass
  * is tried again until then. */
 train_status_t train_reference_logps (train_reference_t *reference,

@@ -163,7 +163,8 @@ ok "without one it is 401" says 401 'WWW-Authenticate: Bearer' GET /health ''
 ok "with another it is 401" says 401 'not the server' GET /health '' 'Authorization: Bearer 0123456789abcdef0124'
 ok "with its own it is 200" says 200 ok GET /health '' 'Authorization: Bearer 0123456789abcdef0123'
 ok "the client is told of a wrong one" asked_in_vain 'EIO .*HTTP 401' ask "$url" "$tmp/wrong" 256 5
-ok "more tokens than it takes is 413" asked_in_vain 'EINVAL .*HTTP 413: 3 rows of 24' ask "$url" "$tmp/token" 256 5
+# 3 rows of up to 24 tokens go in parts of 64.
+ok "more tokens than it takes are asked for in parts" asks ask "$url" "$tmp/token" 256 5
 long=$(printf '%0140000d' 0)
 ok "so is a body that cannot be right" says 413 'a body may have' POST /v1/logps "$long" 'Authorization: Bearer 0123456789abcdef0123'
 printf 'POST /v1/logps HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer 0123456789abcdef0123\r\nContent-Length: 99999999999\r\n\r\n' | raw
@@ -176,6 +177,36 @@ ok "other machines may reach it with a token alone" refused 2 'needs --token-fil
 ok "an address is a number" refused 2 'must be a number' --address localhost --port 0 "$tmp/ckpt"
 ok "a model must be there" refused 3 nowhere --port 0 "$tmp/nowhere"
 ok "an option must be one" refused 2 'is no option' --prot 0 "$tmp/ckpt"
+
+# Parts are of other rows, whose products' sums the host makes in another order.
+in_parts ()
+{
+    asks same "$tmp/ckpt" "$url" - 8 20
+    awk '/^batch/ { n++; if ($NF > 2e-6) bad = 1 } END { exit bad || n != 8 }' "$tmp/out" &&
+        says 200 '"answered":(1[6-9]|2[0-9])' GET /health ''
+}
+# It is back with less than it said at first.
+smaller ()
+{
+    local asker
+    timeout 100 "$tool" same "$tmp/ckpt" "$url" - 400 60 >"$tmp/out" 2>&1 &
+    asker=$!
+    started+=("$asker")
+    until grep -q '^batch 40:' "$tmp/out"; do kill -0 $asker 2>/dev/null || return 1; sleep 0.01; done
+    stopped || return 1
+    serve --port "$port" --max-tokens 24 "$tmp/ckpt" || return 1
+    wait $asker
+    awk '/^batch/ { n++; if ($NF > 2e-6) bad = 1 } END { exit bad || n != 400 }' "$tmp/out"
+}
+ok "it starts with room for a row of 24 tokens" serve --port 0 --max-tokens 24 "$tmp/ckpt"
+ok "3 rows of up to 24 are asked for in parts" in_parts
+ok "it stops" stopped
+ok "it starts with room for all" serve --port 0 "$tmp/ckpt"
+ok "in parts from when it takes less" smaller
+ok "it stops" stopped
+ok "it starts with room for less than a row" serve --port 0 --max-tokens 6 "$tmp/ckpt"
+ok "which says the limit, and the option" asked_in_vain 'EINVAL .*HTTP 413: 1 rows of [0-9]+ are [0-9]+ tokens; a request may have 6; one text has [0-9]+, and rv-train refserver --max-tokens' ask "$url" - 256 5
+ok "it stops" stopped
 
 # A head that never ends, a byte now and then: such connections are not kept.
 slow ()

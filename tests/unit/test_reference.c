@@ -11,6 +11,7 @@
 
 #include "libtrain/err.h"
 #include "libtrain/reference.h"
+#include "libtrain/reference_parts.h"
 
 /* A kind that remembers what it was asked and fills all places. */
 struct made {
@@ -135,12 +136,114 @@ static void test_failure (void **state)
     train_reference_close (r);
 }
 
+/* One that takes [limit] tokens at once, and after [falls] answers fewer. A place
+ * is worth what its id is. */
+struct narrow {
+    int limit, falls, least, calls, refused, widest;
+};
+
+static train_status_t narrow_ask (void *self, const struct reference_rows *r,
+                                  bool *ret_large, train_error_t *err)
+{
+    struct narrow *n = self;
+
+    if (n->falls > 0 && n->calls == n->falls)
+        n->limit = n->least;
+    if (r->B * r->T > n->limit) {
+        n->refused++;
+        *ret_large = true;
+        return err_set (err, TRAIN_EINVAL, "%d rows of %d", r->B, r->T);
+    }
+    n->calls++;
+    n->widest = r->T > n->widest ? r->T : n->widest;
+    for (int b = 0; b < r->B; b++) {
+        assert_int_equal (r->prompt_len[b] + 1, r->total_len[b]);
+        assert_in_range (r->total_len[b], 2, r->T);
+        for (int t = 0; t < r->T; t++)
+            r->ret[b * r->T + t] =
+                t < r->total_len[b] ? (float)r->ids[b * r->T + t] : 0;
+    }
+    return TRAIN_OK;
+}
+
+enum { PART_ROWS = 7, PART_T = 10 };
+
+/* Seven texts of 2 to 8 tokens in rows of 10, asked of one that begins with
+ * [limit]. */
+static train_status_t ask_in_parts (struct narrow *n, size_t *most,
+                                    train_error_t *err)
+{
+    static const int32_t total[PART_ROWS] = {8, 2, 2, 2, 5, 8, 3};
+    int32_t ids[PART_ROWS * PART_T] = {0}, prompt[PART_ROWS];
+    float ret[PART_ROWS * PART_T];
+    const struct reference_rows rows = {ids,       prompt, total,
+                                        PART_ROWS, PART_T, ret};
+    train_status_t status;
+
+    for (int b = 0; b < PART_ROWS; b++) {
+        prompt[b] = total[b] - 1;
+        for (int t = 0; t < total[b]; t++)
+            ids[b * PART_T + t] = 100 * b + t;
+    }
+    for (size_t i = 0; i < PART_ROWS * PART_T; i++)
+        ret[i] = -1;
+    status = reference_in_parts (&rows, most, narrow_ask, n, err);
+    for (int i = 0; status == TRAIN_OK && i < PART_ROWS * PART_T; i++) {
+        bool text = i % PART_T < total[i / PART_T];
+        float want = text ? (float)ids[i] : 0;
+
+        assert_float_equal (ret[i], want, 0);
+    }
+    return status;
+}
+
+static void test_parts (void **state)
+{
+    struct narrow whole = {.limit = 70}, told = {.limit = 16};
+    struct narrow untold = {.limit = 16}, falls = {.limit = 16, 2, 8};
+    train_error_t err = {0};
+    size_t most = 0;
+
+    (void)state;
+    assert_int_equal (ask_in_parts (&whole, &most, &err), TRAIN_OK);
+    assert_int_equal (whole.calls, 1);
+    assert_int_equal (most, 0);
+    most = 16; /* 8 2; 2 2 5; 8 3 */
+    assert_int_equal (ask_in_parts (&told, &most, &err), TRAIN_OK);
+    assert_int_equal (told.calls, 3);
+    assert_int_equal (told.refused, 0);
+    assert_int_equal (told.widest, 8);
+    most = 0; /* 70, then at most 35 (8 2 2 2), then 16 */
+    assert_int_equal (ask_in_parts (&untold, &most, &err), TRAIN_OK);
+    assert_int_equal (untold.refused, 2);
+    assert_int_equal (most, 16);
+    most = 16;
+    assert_int_equal (ask_in_parts (&falls, &most, &err), TRAIN_OK);
+    assert_in_range (falls.refused, 1, 3);
+}
+
+/* A row that is too large by itself; and a failure that is another. */
+static void test_parts_fail (void **state)
+{
+    struct narrow small = {.limit = 7};
+    train_error_t err = {0};
+    size_t most = 0;
+
+    (void)state;
+    assert_int_equal (ask_in_parts (&small, &most, &err), TRAIN_EINVAL);
+    assert_string_equal (err.text, "1 rows of 8");
+    small = (struct narrow){.limit = 7};
+    most = 7;
+    assert_int_equal (ask_in_parts (&small, &most, &err), TRAIN_EINVAL);
+    assert_int_equal (small.refused, 1);
+}
+
 int main (void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test (test_asked),
-        cmocka_unit_test (test_refused),
-        cmocka_unit_test (test_failure),
+        cmocka_unit_test (test_asked),      cmocka_unit_test (test_refused),
+        cmocka_unit_test (test_failure),    cmocka_unit_test (test_parts),
+        cmocka_unit_test (test_parts_fail),
     };
 
     return cmocka_run_group_tests (tests, NULL, NULL);
