@@ -12,8 +12,6 @@
 #include "opts.h"
 #include "rows.h"
 
-#define BYTE_END 256 /* behind a text of bytes, as rv-train tokenize has it */
-
 struct job {
     train_prompts_t *p;
     const train_prompts_options_t *opts;
@@ -152,7 +150,7 @@ static train_status_t find_end (struct job *j, train_error_t *err)
     const train_tokenizer_t *t = j->opts->tokenizer;
     const char *end = j->opts->end ? j->opts->end : chat_end (&j->chat);
 
-    j->p->end = train_tokenizer_hash (t) == 0 ? BYTE_END : -1;
+    j->p->end = train_tokenizer_hash (t) == 0 ? TRAIN_TOKENIZER_BYTE_END : -1;
     if (!end || (j->p->end >= 0 && !j->opts->end))
         return TRAIN_OK;
     j->p->end = train_tokenizer_id (t, end);

@@ -107,7 +107,7 @@ static train_status_t open_bytes (train_tokenizer_t **ret, train_error_t *err)
     if (!t)
         return err_set (err, TRAIN_ENOMEM, "no memory for a tokenizer");
     t->plain = true;
-    t->vocab = 256;
+    t->vocab = TRAIN_TOKENIZER_BYTE_END;
     *ret = t;
     return TRAIN_OK;
 }
@@ -189,6 +189,16 @@ int32_t train_tokenizer_id (const train_tokenizer_t *t, const char *token)
             && memcmp (t->added[i].content.s, token, n) == 0)
             return t->added[i].id;
     return t->plain ? -1 : tok_map_find (&t->bpe.map, t->bpe.vocab, token, n);
+}
+
+int32_t train_tokenizer_hidden (const train_tokenizer_t *t, const char *token)
+{
+    int32_t id = train_tokenizer_id (t, token);
+
+    for (size_t i = 0; i < t->n_added; i++)
+        if (t->added[i].id == id && t->added[i].special)
+            return id;
+    return -1;
 }
 
 uint64_t train_tokenizer_hash (const train_tokenizer_t *t)

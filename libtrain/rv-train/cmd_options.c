@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libtrain/backend.h"
 #include "libtrain/err.h"
 
 train_status_t cmd_whole (const char *name, const char *text, long least,
@@ -55,5 +56,35 @@ train_status_t cmd_device (const char *text, int *ret, train_error_t *err)
 
     TRY (choice ("device", text, words, &i, err));
     *ret = i - 1;
+    return TRAIN_OK;
+}
+
+bool cmd_on_gpu (int device)
+{
+    const struct backend_ops *ops;
+
+    if (device >= 0)
+        return device == 1;
+    return backend_find ("cuda", &ops, NULL) == TRAIN_OK
+           && ops->probe (NULL, NULL) == TRAIN_OK;
+}
+
+train_status_t cmd_options (int argc, char **argv, const struct option *options,
+                            train_status_t (*take) (void *, int, const char *,
+                                                    train_error_t *),
+                            void *arg, train_error_t *err)
+{
+    int which;
+
+    optind = 1;
+    opterr = 0;
+    while ((which = getopt_long (argc, argv, "", options, NULL)) != -1) {
+        if (which == '?' || which == ':')
+            return err_set (err, TRAIN_EINVAL,
+                            "'%s' is no option, or lacks its value; "
+                            "rv-train(1) has them",
+                            argv[optind - 1]);
+        TRY (take (arg, which, optarg, err));
+    }
     return TRAIN_OK;
 }

@@ -6,7 +6,6 @@
 #include "generate_cmd.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +18,6 @@
 #include <train/tokenizer.h>
 
 #include "cmd_options.h"
-#include "libtrain/backend.h"
 #include "libtrain/err.h"
 #include "model_dir.h"
 
@@ -45,7 +43,7 @@ struct job {
     size_t n;
 
     train_tokenizer_t *tokenizer;
-    struct text *texts;    /* (n) */
+    struct text *texts; /* (n) */
     train_status_t status; /* of showing */
     train_error_t *err;
 };
@@ -124,9 +122,10 @@ static train_status_t take_word (struct job *j, int which, const char *arg,
     return TRAIN_OK;
 }
 
-static train_status_t take_option (struct job *j, int which, const char *arg,
+static train_status_t take_option (void *self, int which, const char *arg,
                                    train_error_t *err)
 {
+    struct job *j = self;
     long v = 0;
 
     switch (which) {
@@ -165,18 +164,7 @@ static train_status_t take_option (struct job *j, int which, const char *arg,
 static train_status_t read_options (struct job *j, int argc, char **argv,
                                     train_error_t *err)
 {
-    int which;
-
-    optind = 1;
-    opterr = 0;
-    while ((which = getopt_long (argc, argv, "", options, NULL)) != -1) {
-        if (which == '?' || which == ':')
-            return err_set (err, TRAIN_EINVAL,
-                            "'%s' is no option, or lacks its value; "
-                            "rv-train(1) has them",
-                            argv[optind - 1]);
-        TRY (take_option (j, which, optarg, err));
-    }
+    TRY (cmd_options (argc, argv, options, take_option, j, err));
     if (optind >= argc)
         return err_set (err, TRAIN_EINVAL,
                         "no model: name a directory, then prompts");
@@ -220,7 +208,26 @@ static void take_ends (struct job *j, const char *dir)
     j->o.n_stop +=
         model_eos (dir, j->stop_id + j->o.n_stop, MOST - j->o.n_stop);
     if (train_tokenizer_hash (j->tokenizer) == 0 && j->o.n_stop < MOST)
-        j->stop_id[j->o.n_stop++] = 256;
+        j->stop_id[j->o.n_stop++] = TRAIN_TOKENIZER_BYTE_END;
+}
+
+/* A token that is not shown is no text to be looked for: its id is. */
+static train_status_t take_stops (struct job *j, train_error_t *err)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < j->n_stop; i++) {
+        int32_t id = train_tokenizer_hidden (j->tokenizer, j->stop[i]);
+
+        if (id < 0)
+            j->stop[n++] = j->stop[i];
+        else if (j->o.n_stop == MOST)
+            return err_set (err, TRAIN_EINVAL, "more than %d stops", MOST);
+        else
+            j->stop_id[j->o.n_stop++] = id;
+    }
+    j->n_stop = n;
+    return TRAIN_OK;
 }
 
 static train_status_t open_tokenizer (struct job *j, const char *dir,
@@ -231,7 +238,8 @@ static train_status_t open_tokenizer (struct job *j, const char *dir,
     snprintf (path, sizeof (path), "%s/tokenizer.json", dir);
     if (!j->tokenizer_name)
         j->tokenizer_name = access (path, F_OK) == 0 ? dir : "bytes";
-    return train_tokenizer_open (j->tokenizer_name, &j->tokenizer, err);
+    TRY (train_tokenizer_open (j->tokenizer_name, &j->tokenizer, err));
+    return take_stops (j, err);
 }
 
 static train_status_t add_prompt (struct job *j, struct text *t,
@@ -371,20 +379,9 @@ static train_status_t go (struct job *j, train_decoder_t *m, train_error_t *err)
     return j->status != TRAIN_OK ? j->status : status;
 }
 
-/* auto: a GPU where there is one. */
-static bool on_gpu (const struct job *j)
-{
-    const struct backend_ops *ops;
-
-    if (j->device >= 0)
-        return j->device == 1;
-    return backend_find ("cuda", &ops, NULL) == TRAIN_OK
-           && ops->probe (NULL, NULL) == TRAIN_OK;
-}
-
 static train_status_t run (struct job *j, train_error_t *err)
 {
-    bool cuda = on_gpu (j);
+    bool cuda = cmd_on_gpu (j->device);
     train_decoder_t *m = NULL;
     char *dir = NULL;
     train_status_t status =

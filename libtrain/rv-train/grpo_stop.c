@@ -49,22 +49,6 @@ static json_t *parse_texts (const char *value)
     return text ? json_pack ("[o]", text) : NULL;
 }
 
-/* The id of a token that no text shows, as "<|im_end|>"; else -1. */
-static int32_t hidden_id (const struct grpo_stop *s, const char *text)
-{
-    int32_t id = train_tokenizer_id (s->tokenizer, text);
-    size_t size = 1;
-    char *shown = NULL;
-
-    if (id < 0
-        || train_tokenizer_decode (s->tokenizer, &shown, &size, &id, 1, true,
-                                   NULL)
-               != TRAIN_OK)
-        return -1;
-    free (shown);
-    return size == 0 ? id : -1;
-}
-
 static train_status_t add_id (struct grpo_stop *s, const struct settings *set,
                               const char *key, int32_t id, train_error_t *err)
 {
@@ -84,7 +68,7 @@ static train_status_t read_text (struct grpo_stop *s,
 
     if (n == 0)
         return refuse (set, "stop", "has what is no text, or is empty", err);
-    if ((id = hidden_id (s, value)) >= 0)
+    if ((id = train_tokenizer_hidden (s->tokenizer, value)) >= 0)
         return add_id (s, set, "stop", id, err);
     s->longest = n > s->longest ? n : s->longest;
     s->hash = XXH3_64bits_withSeed (value, n, s->hash + n);

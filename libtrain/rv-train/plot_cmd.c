@@ -3,7 +3,6 @@
 #include "config.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -41,9 +40,10 @@ static train_status_t cells (const char *text, int *ret, const char *name,
     return TRAIN_OK;
 }
 
-static train_status_t take (struct plan *p, int which, const char *arg,
+static train_status_t take (void *self, int which, const char *arg,
                             train_error_t *err)
 {
+    struct plan *p = self;
     char *end;
 
     switch (which) {
@@ -68,13 +68,8 @@ static train_status_t take (struct plan *p, int which, const char *arg,
         break;
     case 'c':
         return cells (arg, &p->columns, "columns", err);
-    case 'r':
-        return cells (arg, &p->rows, "rows", err);
     default:
-        return err_set (err, TRAIN_EINVAL,
-                        "it takes --key, --x, --log, --smooth, --svg, "
-                        "--columns, --rows and files; an option is none of "
-                        "these or lacks its value");
+        return cells (arg, &p->rows, "rows", err);
     }
     return TRAIN_OK;
 }
@@ -140,12 +135,8 @@ static train_status_t run (struct plan *p, char **files, train_error_t *err)
 train_status_t plot_cmd (int argc, char **argv, train_error_t *err)
 {
     struct plan p = {.plot = {.x = "step", .y = "loss"}};
-    int which;
 
-    optind = 1;
-    opterr = 0;
-    while ((which = getopt_long (argc, argv, "", options, NULL)) != -1)
-        TRY (take (&p, which, optarg, err));
+    TRY (cmd_options (argc, argv, options, take, &p, err));
     if (optind >= argc)
         return err_set (err, TRAIN_EINVAL, "no file of metrics is named");
     p.plot.n_runs = (size_t)(argc - optind);

@@ -5,7 +5,6 @@
 
 #include "refserver.h"
 
-#include <getopt.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <signal.h>
@@ -19,7 +18,6 @@
 #include "cmd_options.h"
 #include "generate_cmd.h"
 
-#include "libtrain/backend.h"
 #include "libtrain/decoder_impl.h"
 #include "libtrain/err.h"
 #include "libtrain/token_file.h"
@@ -73,9 +71,10 @@ static train_status_t take_word (struct server *s, int which, const char *arg,
     }
 }
 
-static train_status_t take_option (struct server *s, int which, const char *arg,
+static train_status_t take_option (void *self, int which, const char *arg,
                                    train_error_t *err)
 {
+    struct server *s = self;
     long v = 0;
 
     switch (which) {
@@ -109,34 +108,12 @@ static train_status_t take_option (struct server *s, int which, const char *arg,
 static train_status_t read_options (struct server *s, int argc, char **argv,
                                     train_error_t *err)
 {
-    int which;
-
-    optind = 1;
-    opterr = 0;
-    while ((which = getopt_long (argc, argv, "", options, NULL)) != -1) {
-        if (which == '?' || which == ':')
-            return err_set (err, TRAIN_EINVAL,
-                            "'%s' is no option, or lacks its value; "
-                            "rv-train(1) has them",
-                            argv[optind - 1]);
-        TRY (take_option (s, which, optarg, err));
-    }
+    TRY (cmd_options (argc, argv, options, take_option, s, err));
     if (optind + 1 != argc)
         return err_set (err, TRAIN_EINVAL,
                         "expected one model: a directory or a checkpoint");
     s->model = argv[optind];
     return TRAIN_OK;
-}
-
-/* auto: a GPU where there is one. */
-static bool on_gpu (const struct server *s)
-{
-    const struct backend_ops *ops;
-
-    if (s->device >= 0)
-        return s->device == 1;
-    return backend_find ("cuda", &ops, NULL) == TRAIN_OK
-           && ops->probe (NULL, NULL) == TRAIN_OK;
 }
 
 static train_status_t sum_into (XXH3_state_t *state, const train_decoder_t *m,
@@ -177,7 +154,7 @@ static train_status_t sum_weights (struct server *s, train_error_t *err)
 
 static train_status_t open_model (struct server *s, train_error_t *err)
 {
-    bool gpu = on_gpu (s);
+    bool gpu = cmd_on_gpu (s->device);
 
     TRY (generate_model (s->model, s->dtype, gpu, &s->decoder, &s->dir, err));
     TRY (sum_weights (s, err));

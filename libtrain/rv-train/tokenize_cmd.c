@@ -16,7 +16,6 @@
 #include "plan/fsio.h"
 
 #define MAX_TEXT ((size_t)1 << 30)
-#define BYTE_END 256 /* the token behind a document of bytes */
 
 struct job {
     const char *tokenizer, *end, *out;
@@ -62,13 +61,13 @@ static train_status_t open_tokenizer (struct job *j, train_error_t *err)
 
     TRY (train_tokenizer_open (j->tokenizer, &j->tok, err));
     j->vocab = train_tokenizer_vocab (j->tok) + bytes;
-    j->end_id = bytes ? BYTE_END : -1;
+    j->end_id = bytes ? TRAIN_TOKENIZER_BYTE_END : -1;
     if (!j->end)
         return TRAIN_OK;
     if (bytes)
         return err_set (err, TRAIN_EINVAL,
                         "--end needs --tokenizer: of bytes %d ends a document",
-                        BYTE_END);
+                        TRAIN_TOKENIZER_BYTE_END);
     if ((j->end_id = train_tokenizer_id (j->tok, j->end)) < 0)
         return err_set (err, TRAIN_EINVAL, "--end '%s' is no token of %s",
                         j->end, j->tokenizer);

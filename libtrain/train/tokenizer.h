@@ -28,6 +28,10 @@ extern "C" {
 
 typedef struct train_tokenizer train_tokenizer_t;
 
+/* Behind a text of bytes, whose ids are below it: where tokenizer bytes is used,
+ * the id that ends a text of training data, or of a model. */
+#define TRAIN_TOKENIZER_BYTE_END 256
+
 /* train_tokenizer_open - "bytes" (256 ids, no special token), a directory with
  * tokenizer.json, or the path of such a file (it ends in .json).
  * TRAIN_EINVAL; TRAIN_ENOTFOUND, TRAIN_EIO; TRAIN_EFORMAT and TRAIN_ENOTSUP name
@@ -46,6 +50,11 @@ int32_t train_tokenizer_vocab (const train_tokenizer_t *tokenizer);
 /* The id of a token as the file writes it, -1 where there is none. */
 int32_t train_tokenizer_id (const train_tokenizer_t *tokenizer,
                             const char *token);
+/* The id of a token that decoding shows nothing of where special tokens are left
+ * out, as "<|im_end|>" is; -1 where there is no such token, or it shows
+ * something. */
+int32_t train_tokenizer_hidden (const train_tokenizer_t *tokenizer,
+                                const char *token);
 /* XXH3 (64 bits) of the file's text; 0 for bytes. */
 uint64_t train_tokenizer_hash (const train_tokenizer_t *tokenizer);
 

@@ -40,6 +40,21 @@ printf abcde >"$tmp/prompt"
 ok "a prompt from a file" says "fghijklm" --max 8 --file "$tmp/prompt" "$tmp/ckpt"
 ok "a stop string, not shown, whose beginnings are" says "fghij" --max 20 --stop hx --stop kl "$tmp/ckpt" "abcde"
 ok "a stop id, not shown" says "fg" --max 20 --stop-id 104 "$tmp/ckpt" "abcde"
+# The letters' ids are those of their bytes, and k's is a token that no text shows.
+{
+    printf '{"model":{"type":"BPE","merges":[],"vocab":{'
+    for letter in a b c d e f g h i j l; do printf '"%s":%d,' $letter "'$letter"; done
+    printf '"m":109}},"added_tokens":[{"id":107,"content":"<|k|>","special":true}],'
+    printf '"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false,"use_regex":false},"decoder":{"type":"ByteLevel"}}'
+} >"$tmp/k.json"
+ok "a token that no text shows, skipped" says "fghijlm" --max 8 --tokenizer "$tmp/k.json" "$tmp/ckpt" abcde
+ok "or as a stop string" says "fghij" --max 8 --tokenizer "$tmp/k.json" --stop nope --stop '<|k|>' "$tmp/ckpt" abcde
+by_id ()
+{
+    gen --json --max 8 --tokenizer "$tmp/k.json" --stop '<|k|>' "$tmp/ckpt" abcde &&
+        tail -n 1 "$tmp/out" | grep -qx '{"schema":"rv.generate/1","text":0,"id":107,"piece":"","end":"id"}'
+}
+ok "which is said to be an id" by_id
 lines ()
 {
     gen --json --max 3 --at-once 1 "$tmp/ckpt" "abcde" "bcdefghi" || return 1

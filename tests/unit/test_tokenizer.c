@@ -250,6 +250,32 @@ static void test_lost (void **state)
     train_tokenizer_close (t);
 }
 
+/* A special token is hidden; another that was added, one of the model's, and what
+ * is no token are not. */
+static void test_hidden (void **state)
+{
+    train_tokenizer_t *t;
+    train_error_t err;
+
+    (void)state;
+    if (try ("{'model':{'type':'BPE','vocab':{'a':0,'b':1,'ab':2},'merges':['a "
+             "b']},'added_tokens':[{'id':3,'content':'<|end|>','special':true},"
+             "{'id':4,'content':'<tool>','special':false}],'pre_tokenizer':"
+             "{'type':'ByteLevel','add_prefix_space':false,'use_regex':false},"
+             "'decoder':{'type':'ByteLevel'}}",
+             &t, &err)
+        != TRAIN_OK)
+        fail_msg ("%s", err.text);
+    assert_int_equal (train_tokenizer_hidden (t, "<|end|>"), 3);
+    assert_int_equal (train_tokenizer_hidden (t, "<tool>"), -1);
+    assert_int_equal (train_tokenizer_hidden (t, "ab"), -1);
+    assert_int_equal (train_tokenizer_hidden (t, "<|end|> "), -1);
+    train_tokenizer_close (t);
+    assert_int_equal (train_tokenizer_open ("bytes", &t, NULL), TRAIN_OK);
+    assert_int_equal (train_tokenizer_hidden (t, "<|end|>"), -1);
+    train_tokenizer_close (t);
+}
+
 /* One piece of a million symbols: n log n, not n n; and bytes that are no
  * UTF-8 are counted. */
 static void test_hard (void **state)
@@ -309,6 +335,7 @@ int main (void)
         cmocka_unit_test (test_refused),
         cmocka_unit_test (test_bytes),
         cmocka_unit_test (test_lost),
+        cmocka_unit_test (test_hidden),
         cmocka_unit_test (test_hard),
     };
 
