@@ -44,6 +44,9 @@ struct job {
 
     train_tokenizer_t *tokenizer;
     struct text *texts; /* (n) */
+    int positions;      /* that the model knows; 0: that is not known, or has
+                              been said */
+    const char *dir;
     train_status_t status; /* of showing */
     train_error_t *err;
 };
@@ -242,6 +245,15 @@ static train_status_t open_tokenizer (struct job *j, const char *dir,
     return take_stops (j, err);
 }
 
+/* Once, when a text is longer for the first time. */
+static void say_reach (struct job *j, const char *what, size_t tokens)
+{
+    if (j->positions == 0 || tokens <= (size_t)j->positions)
+        return;
+    j->positions = 0;
+    model_say_reach (j->dir, what, (int64_t)tokens);
+}
+
 static train_status_t add_prompt (struct job *j, struct text *t,
                                   const char *text, size_t size,
                                   train_error_t *err)
@@ -260,6 +272,7 @@ static train_status_t add_prompt (struct job *j, struct text *t,
         memcpy (t->ids, ids, t->n * sizeof (*ids));
     free (ids);
     t->all = t->n;
+    say_reach (j, "the prompt", t->n);
     TRY (train_tokenizer_decode (j->tokenizer, &back, &t->before, t->ids, t->n,
                                  true, err));
     free (back);
@@ -321,6 +334,7 @@ static bool show (struct job *j, int b, int32_t id)
     size_t size = 0, ready;
 
     t->ids[t->all++] = id;
+    say_reach (j, "--max", t->all);
     j->status = train_tokenizer_decode (j->tokenizer, &text, &size, t->ids,
                                         t->all - (by_id ? 1 : 0), true, j->err);
     if (j->status != TRAIN_OK)
@@ -391,8 +405,11 @@ static train_status_t run (struct job *j, train_error_t *err)
         status = open_tokenizer (j, dir, err);
     if (status == TRAIN_OK && !j->keep_on)
         take_ends (j, dir);
-    if (status == TRAIN_OK)
+    if (status == TRAIN_OK) {
+        j->dir = dir;
+        j->positions = model_positions (dir);
         status = add_prompts (j, err);
+    }
     if (status == TRAIN_OK)
         status = go (j, m, err);
     if (status == TRAIN_OK && !j->json)

@@ -56,6 +56,24 @@ static train_status_t check_vocab (const struct grpo *g, train_error_t *err)
     return model_fits (g->run.set, &g->run.config, need, true, err);
 }
 
+/* Is there a position behind each prompt? */
+static train_status_t check_reach (const struct grpo *g, train_error_t *err)
+{
+    const struct run *r = &g->run;
+    int64_t more = r->set->grpo.max_new, longest, held = 0;
+    size_t row, of_held = 0;
+
+    longest = grpo_rows_longest (g->rows, &row);
+    TRY (model_reach (r->set, "data", r->model_dir, longest, row, err));
+    if (g->held)
+        held = grpo_rows_longest (g->held, &of_held);
+    TRY (model_reach (r->set, "eval", r->model_dir, held, of_held, err));
+    if (r->first)
+        model_say_reach (r->model_dir, "[grpo] max_completion_length",
+                         (held > longest ? held : longest) + more);
+    return TRAIN_OK;
+}
+
 /* Has no rank the whole policy? */
 static bool is_bare (const struct grpo *g)
 {
@@ -183,6 +201,8 @@ static train_status_t open_model (struct grpo *g, train_error_t *err)
     TRY (device_open (r->set, r->group, &r->config, r->card, sizeof (r->card),
                       &r->gpus, err));
     status = check_vocab (g, err);
+    if (status == TRAIN_OK)
+        status = check_reach (g, err);
     if (status == TRAIN_OK)
         status = create_decoder (g, err);
     if (status == TRAIN_OK)

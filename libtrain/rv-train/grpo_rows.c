@@ -95,6 +95,21 @@ const train_prompts_t *grpo_rows_prompts (const struct grpo_rows *r)
     return r->prompts;
 }
 
+int64_t grpo_rows_longest (const struct grpo_rows *r, size_t *ret_row)
+{
+    size_t most = 0, n;
+
+    *ret_row = 0;
+    for (size_t i = 0; i < train_prompts_count (r->prompts); i++) {
+        (void)train_prompts_ids (r->prompts, i, &n);
+        if (n > most) {
+            most = n;
+            *ret_row = i;
+        }
+    }
+    return (int64_t)most;
+}
+
 static const int32_t *ids_of (void *arg, int64_t i, size_t *ret_n)
 {
     const struct grpo_rows *r = arg;

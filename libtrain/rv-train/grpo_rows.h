@@ -32,6 +32,8 @@ train_status_t grpo_rows_open (struct grpo_rows **ret, struct grpo_judge *judge,
 void grpo_rows_close (struct grpo_rows *rows); /* NULL is fine */
 
 const train_prompts_t *grpo_rows_prompts (const struct grpo_rows *rows);
+/* grpo_rows_longest - tokens of the longest prompt, and its row, from 0. */
+int64_t grpo_rows_longest (const struct grpo_rows *rows, size_t *ret_row);
 /* As the trainer takes them. */
 train_grpo_prompts_t grpo_rows_view (struct grpo_rows *rows);
 /* grpo_rows_score - a train_grpo_score_t; [arg] are the rows. */

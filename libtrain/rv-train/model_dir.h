@@ -34,6 +34,17 @@ train_status_t model_fits (const struct settings *set,
 train_status_t model_named (const struct settings *set, train_status_t status,
                             train_error_t *err);
 
+/* model_positions - max_position_embeddings of [dir]; 0: not known, as of NULL.
+ * model_say_reach - a line on stderr where texts of [tokens] go beyond them; [what]
+ * decides how long they are.
+ * model_reach - TRAIN_EINVAL where a [prompt] of so many tokens, that of [row] of
+ * [section] files, leaves none of them. */
+int model_positions (const char *dir);
+void model_say_reach (const char *dir, const char *what, int64_t tokens);
+train_status_t model_reach (const struct settings *set, const char *section,
+                            const char *dir, int64_t prompt, size_t row,
+                            train_error_t *err);
+
 /* model_eos - ids that end a text by generation_config.json of [dir], else by
  * config.json; how many, at most [most]. */
 size_t model_eos (const char *dir, int32_t *ret, size_t most);

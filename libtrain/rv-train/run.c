@@ -131,6 +131,7 @@ static void say_start (const struct run *r)
 
     if (!r->first)
         return;
+    model_say_reach (r->model_dir, "[data] seq", r->set->seq);
     printf ("rv-train " PACKAGE_VERSION ": %d rank%s (%s), device %s, %s\n",
             train_group_size (r->group),
             train_group_size (r->group) == 1 ? "" : "s",

@@ -92,6 +92,12 @@ seeds ()
         gen --temperature 3 --seed 6 --max 30 "$tmp/ckpt" abc && ! cmp -s "$tmp/out" "$tmp/first"
 }
 ok "a seed gives its text again, another another" seeds
+beyond ()
+{
+    gen --max "$1" "$tmp/ckpt" abcde && [ "$(grep -c "$2" "$tmp/errors")" = "$3" ]
+}
+ok "a text behind the model's 32 positions is said, once" beyond 40 'rv-train: --max makes texts of up to 33 tokens; .* knows 32 positions' 1
+ok "one up to them is not" beyond 27 positions 0
 ok "no model" refused 2 "no model"
 ok "a model that is not there" refused 3 "none" "$tmp/none" abc
 ok "no prompt" refused 2 "give prompts" "$tmp/ckpt"

@@ -227,6 +227,20 @@ ok "bit for bit" same "$tmp/e" "$tmp/g"
 
 run "${f[@]}" grpo.beta=0.1
 ok "another beta does not go on" grep -q 'the XXH3 of the prompts, and of what \[grpo\] says, is' "$tmp/out"
+# The model's positions: those of its 16 tokens.
+ok "completions that may be longer than the model's positions" run "$tmp/grpo.ini" model.dir="$tmp/sft-1" run.steps=1 \
+    eval.samples=1 grpo.max_completion_length=11 log.file="$tmp/long"
+ok "are warned of" lines 1 '^rv-train: \[grpo\] max_completion_length makes texts of up to 17 tokens; .* knows 16 positions' "$tmp/out"
+ok "others are not" run "$tmp/grpo.ini" model.dir="$tmp/sft-1" run.steps=1 eval.samples=1 grpo.max_completion_length=10 \
+    log.file="$tmp/long"
+ok "as is seen" lines 0 'positions' "$tmp/out"
+{
+    cat "$tmp/train.jsonl"
+    echo '{"prompt": "1111+22222222222:", "answer": "0"}'
+} >"$tmp/wide.jsonl"
+run "$tmp/grpo.ini" model.dir="$tmp/sft-1" run.steps=1 data.files="$tmp/wide.jsonl"
+ok "a prompt that leaves none is an error" test $? = 2
+ok "with its row" grep -q 'data.files=.*: the prompt of row 401 has 17 tokens, and the model of .* 16 positions' "$tmp/out"
 ok "config.json has room for the longest prompt and completion" \
     grep -q '"max_position_embeddings": 14\b' "$tmp"/ck/step-*/config.json
 
