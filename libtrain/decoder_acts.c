@@ -2,9 +2,13 @@
  * decoder_acts.c - the arena of activations: what a batch keeps, and how much
  * that is
  *
- * What the backward makes again is there once for all blocks. The head and a
- * block's backward are not at work at once: what they need shares its place.
- * Rooms (decoder_spent.h) take those of the arrays that fill them best. */
+ * What the backward makes again is there once for all blocks. The head and the
+ * blocks are not at work at once: what they need for a while shares its place,
+ * at the front. So do the last norm, which the head reads, and the gradient of
+ * the stream, which comes behind it; and what attention works in and gate and up
+ * of its block, which come later in the forward and are done with in the
+ * backward. Rooms (decoder_spent.h) take those of the arrays that fill them
+ * best. */
 #include <limits.h>
 
 #include "decoder_impl.h"
@@ -22,6 +26,15 @@ static struct decoder_array take (struct decoder_acts *a, size_t esize,
     struct decoder_array ret = {a->bytes, n ? padded (count * esize) : 0, 0};
 
     a->bytes += (n ? n : 1) * padded (count * esize);
+    return ret;
+}
+
+/* One that no other block's forward or backward finds as it was left. */
+static struct decoder_array borrow (struct decoder_acts *a, size_t bytes)
+{
+    struct decoder_array ret = {a->shared, 0, 0};
+
+    a->shared += padded (bytes);
     return ret;
 }
 
@@ -45,6 +58,8 @@ static struct decoder_array keep (struct decoder_acts *a, struct rooms *r,
 
     if (!r->counted)
         r->each[k] = n ? each : 0;
+    if (n == 0)
+        return borrow (a, each);
     if (!(r->chosen >> k & 1))
         return take (a, esize, n, count);
     a->lent += each;
@@ -126,56 +141,62 @@ static void lay_blocks (struct decoder_acts *a, const struct decoder_dims *d,
         a->act = keep (a, rooms, e, all ? L : 0, N * d->F);
 }
 
+/* What lives no longer than a block's half, or than the head's part: behind what
+ * blocks share, and over it. Returns the end of it all. */
+static size_t lay_work (struct decoder_acts *a, const struct decoder_dims *d,
+                        const struct decoder_need *need, size_t N)
+{
+    size_t e = need->elem, start = a->shared, end;
+
+    a->dact = borrow (a, N * d->F * e); /* gone before attention's begin */
+    if (need->recompute != TRAIN_RECOMPUTE_NOTHING && d->lora.rank == 0)
+        a->act = a->dact; /* made again in its gradient's place */
+    end = a->shared;
+    a->shared = start;
+    a->dqkv = borrow (a, N * d->Q * e);
+    a->datt = borrow (a, N * d->H * d->D * e);
+    end = a->shared > end ? a->shared : end;
+    if (need->whole)
+        return end;
+    a->logits = (struct decoder_array){0};
+    return padded (need->head) > end ? padded (need->head) : end;
+}
+
+/* Once to count what is shared, and for the rooms. */
 static void take_blocks (struct decoder_acts *a, const struct decoder_dims *d,
                          const struct decoder_need *need, size_t N)
 {
     struct rooms rooms = {.need = need};
     struct decoder_acts counted = *a;
 
-    a->lend = need->lend;
-    if (need->lend > 0)
-        lay_blocks (&counted, d, &rooms, N);
+    lay_blocks (&counted, d, &rooms, N);
     choose (&rooms);
+    a->lend = need->lend;
+    a->bytes = lay_work (&counted, d, need, N);
     lay_blocks (a, d, &rooms, N);
+    lay_work (a, d, need, N);
+    a->shared = 0;
 }
 
 static void take_head (struct decoder_acts *a, const struct decoder_dims *d,
                        const struct decoder_need *need, size_t N)
 {
     a->whole = need->whole;
-    a->norm_f = take (a, need->elem, 0, N * d->C);
+    a->dx = take (a, need->elem, 0, N * d->C);
+    a->norm_f = a->dx;
     a->rstd_f = take (a, need->real, 0, N);
+    a->tmp = take (a, need->elem, 0, N * d->C);
     if (need->whole)
         a->logits = take (a, need->elem, 0, N * d->V);
 }
 
-/* Back to [start], for another use of the same place; [end] is past both. */
-static void rewind_to (struct decoder_acts *a, size_t start, size_t *end)
+/* What attention works in. */
+static void take_attention (struct decoder_acts *a,
+                            const struct decoder_dims *d,
+                            const struct decoder_need *need, size_t N)
 {
-    *end = a->bytes > *end ? a->bytes : *end;
-    a->bytes = start;
-}
-
-/* What lives no longer than a block's backward, or than the head's. */
-static void take_work (struct decoder_acts *a, const struct decoder_dims *d,
-                       const struct decoder_need *need, size_t N)
-{
-    size_t e = need->elem, start, end = 0;
-
-    a->tmp = take (a, e, 0, N * d->C);
-    a->dx = take (a, e, 0, N * d->C);
-    start = a->bytes;
-    if (!need->whole)
-        a->logits = take (a, 1, 0, need->head);
-    rewind_to (a, start, &end);
-    a->dact = take (a, e, 0, N * d->F); /* gone before attention's begin */
-    if (need->recompute != TRAIN_RECOMPUTE_NOTHING && d->lora.rank == 0)
-        a->act = a->dact; /* made again in its gradient's place */
-    rewind_to (a, start, &end);
-    a->dqkv = take (a, e, 0, N * d->Q);
-    a->datt = take (a, e, 0, N * d->H * d->D);
-    if (a->bytes < end)
-        a->bytes = end;
+    a->apart = need->attention > N * 2 * d->F * need->elem;
+    a->attention = a->apart ? take (a, 1, 0, need->attention) : a->gate_up;
 }
 
 train_status_t decoder_acts_layout (const struct decoder_dims *d,
@@ -190,7 +211,7 @@ train_status_t decoder_acts_layout (const struct decoder_dims *d,
     N = (size_t)B * (size_t)T;
     take_blocks (&a, d, need, N);
     take_head (&a, d, need, N);
-    take_work (&a, d, need, N);
+    take_attention (&a, d, need, N);
     a.cosine = take (&a, need->real, 0, (size_t)T * d->D / 2);
     a.sine = take (&a, need->real, 0, (size_t)T * d->D / 2);
     if (need->docs) {

@@ -83,10 +83,9 @@ train_status_t decoder_prepare (train_decoder_t *m, int B, int T,
     m->B = m->T = 0;
     m->docs = need.docs;
     decoder_replay_forget (m);
-    TRY (m->work->prepare (m, B, T, &need.scratch, err));
+    TRY (m->work->prepare (m, B, T, &need.attention, err));
     if (m->gpu)
-        need.scratch = larger (
-            need.scratch, decoder_kernel_scratch (m, (size_t)B * (size_t)T));
+        need.scratch = decoder_kernel_scratch (m, (size_t)B * (size_t)T);
     TRY (decoder_acts_layout (&m->dims, &need, B, T, &layout, err));
     status = grow (m, layout.bytes, err);
     if (status != TRAIN_OK)

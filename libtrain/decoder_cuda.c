@@ -172,30 +172,30 @@ static train_status_t of_attention (const struct engine *e, bool ok,
 }
 
 static train_status_t op_attention (train_decoder_t *m, void *y, void *lse,
-                                    const void *qkv, train_error_t *err)
+                                    const void *qkv, void *scratch,
+                                    train_error_t *err)
 {
     struct engine *e = m->engine;
 
     e->shape.starts = m->starts;
     return of_attention (e,
                          attention_fwd (e->attention, &e->shape, y, lse, qkv,
-                                        scale_of (m), decoder_scratch (m),
-                                        m->stream),
+                                        scale_of (m), scratch, m->stream),
                          err);
 }
 
 static train_status_t op_attention_bwd (train_decoder_t *m, void *dqkv,
                                         const void *dy, const void *y,
                                         const void *lse, const void *qkv,
-                                        train_error_t *err)
+                                        void *scratch, train_error_t *err)
 {
     struct engine *e = m->engine;
 
     e->shape.starts = m->starts;
     return of_attention (e,
                          attention_bwd (e->attention, &e->shape, dqkv, dy, y,
-                                        lse, qkv, scale_of (m),
-                                        decoder_scratch (m), m->stream),
+                                        lse, qkv, scale_of (m), scratch,
+                                        m->stream),
                          err);
 }
 

@@ -59,28 +59,28 @@ static double scale_of (const train_decoder_t *m)
 }
 
 static train_status_t op_attention (train_decoder_t *m, void *y, void *lse,
-                                    const void *qkv, train_error_t *err)
+                                    const void *qkv, void *scratch,
+                                    train_error_t *err)
 {
     const struct decoder_dims *d = &m->dims;
 
     (void)err;
-    m->kern->attention_fwd (y, lse, qkv, m->starts, decoder_scratch (m),
-                            (size_t)m->B, (size_t)m->T, d->H, d->G, d->D,
-                            scale_of (m), NULL);
+    m->kern->attention_fwd (y, lse, qkv, m->starts, scratch, (size_t)m->B,
+                            (size_t)m->T, d->H, d->G, d->D, scale_of (m), NULL);
     return TRAIN_OK;
 }
 
 static train_status_t op_attention_bwd (train_decoder_t *m, void *dqkv,
                                         const void *dy, const void *y,
                                         const void *lse, const void *qkv,
-                                        train_error_t *err)
+                                        void *scratch, train_error_t *err)
 {
     const struct decoder_dims *d = &m->dims;
 
     (void)err;
-    m->kern->attention_bwd (dqkv, dy, y, lse, qkv, m->starts,
-                            decoder_scratch (m), (size_t)m->B, (size_t)m->T,
-                            d->H, d->G, d->D, scale_of (m), NULL);
+    m->kern->attention_bwd (dqkv, dy, y, lse, qkv, m->starts, scratch,
+                            (size_t)m->B, (size_t)m->T, d->H, d->G, d->D,
+                            scale_of (m), NULL);
     return TRAIN_OK;
 }
 

@@ -59,17 +59,20 @@ struct decoder_acts {
                                           as these: */
     struct decoder_array doc_cosine, doc_sine; /* (N,D/2) */
     struct decoder_array tmp;                  /* (N,C) */
-    struct decoder_array dx;                   /* (N,C) */
+    struct decoder_array dx;                   /* (N,C), in norm_f's place */
     struct decoder_array dqkv, datt;           /* (N,Q), (N,H D) */
     struct decoder_array dact;            /* (N,F), in the place of the two */
     struct decoder_array lora_u, lora_du; /* (N,rank) */
     struct decoder_array lora_wide;       /* (N, of the widest adapter) */
     struct decoder_array tokens, targets; /* (N) int32 */
-    struct decoder_array scratch;
-    bool whole;   /* the logits are */
-    size_t bytes; /* of the arena */
-    size_t lent;  /* bytes of each room that are used; 0: none are */
-    size_t lend;  /* what decoder_need had */
+    struct decoder_array attention; /* what it works in: gate_up's place */
+    bool apart;                     /* its own, as that is smaller */
+    struct decoder_array scratch;   /* of other kernels */
+    bool whole;                     /* the logits are */
+    size_t shared;                  /* while it is laid out */
+    size_t bytes;                   /* of the arena */
+    size_t lent; /* bytes of each room that are used; 0: none are */
+    size_t lend; /* what decoder_need had */
 };
 
 /* What sizes activations beside dims, B and T. */
@@ -80,7 +83,8 @@ struct decoder_need {
     size_t head;       /* bytes that head_loss works in; 0 if whole */
     bool gpu;          /* ids are copied */
     bool docs;         /* rows hold documents */
-    size_t scratch;    /* bytes that some kernel wants */
+    size_t attention;  /* bytes that it works in */
+    size_t scratch;    /* bytes that some other kernel wants */
     size_t lend;       /* bytes that each room has; 0: none */
     size_t roomless;   /* the one of 0..L that has none; more: all have */
 };
@@ -105,11 +109,12 @@ struct decoder_work {
                                  const void *dy, const void *x, size_t N,
                                  size_t in, size_t out, train_error_t *err);
     train_status_t (*attention) (struct train_decoder *m, void *y, void *lse,
-                                 const void *qkv, train_error_t *err);
+                                 const void *qkv, void *scratch,
+                                 train_error_t *err);
     train_status_t (*attention_bwd) (struct train_decoder *m, void *dqkv,
                                      const void *dy, const void *y,
                                      const void *lse, const void *qkv,
-                                     train_error_t *err);
+                                     void *scratch, train_error_t *err);
     /* head_scratch - bytes at layout.logits that these two want for N rows.
      * head_loss - of norm_f's rows through the head [w], added to m->sum.
      *   dh, dw   (N,C) written, (V,C) added to; unless [scale] is 0

@@ -245,8 +245,9 @@ static train_status_t half_backward (struct decoder_look *look, size_t l,
     const struct decoder_acts *a = &m->layout;
     const struct decoder_block *b = &m->blocks[l];
     size_t u = l + 1, C = d->C, HD = d->H * d->D;
+    /* where attention worked in its place, the product's gradient tells */
     const struct array gate = {"mlp: the gradient of gate, up", &a->gate_up, l,
-                               2 * d->F};
+                               a->apart ? 2 * d->F : 0};
     const struct array att = {"self_attn: the gradient of what attention gives",
                               &a->datt, l, HD};
     const struct array qkv = {"self_attn: the gradient of q, k, v", &a->dqkv, l,

@@ -52,7 +52,8 @@ static train_status_t attention_half (train_decoder_t *m, size_t l, bool again,
                                W (k_norm), N, d->H, d->G, d->D,
                                m->config.norm_eps, m->stream);
     decoder_turn_fwd (m, qkv);
-    TRY (m->work->attention (m, ACT (att), ACT (lse), qkv, err));
+    TRY (m->work->attention (m, ACT (att), ACT (lse), qkv, ACT (attention),
+                             err));
     TRY (m->work->linear (m, ACT (tmp), ACT (att), W (out), N, HD, d->C, err));
     TRY (decoder_lora_fwd (m, l, DECODER_OUT, ACT (tmp), ACT (att), err));
     if (decoder_drops (m))
@@ -215,7 +216,7 @@ static train_status_t qkv_bwd (train_decoder_t *m, size_t l, train_error_t *err)
     void *dqkv = ACT (dqkv);
 
     TRY (m->work->attention_bwd (m, dqkv, ACT (datt), ACT (att), ACT (lse),
-                                 ACT (qkv), err));
+                                 ACT (qkv), ACT (attention), err));
     decoder_turn_bwd (m, dqkv);
     if (d->norm)
         m->kern->headnorm_bwd (dqkv, G (q_norm), G (k_norm), ACT (raw),

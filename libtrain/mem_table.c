@@ -168,12 +168,9 @@ static void add_acts (struct table *t, const train_decoder_t *m,
 {
     const char *own = train_dtype_name (m->config.dtype);
 
-    add (t, "activations: residual stream", own, a->norm1.at, true);
-    add (t, "activations: attention", own, a->mid.at - a->norm1.at, true);
-    add (t, "activations: feed-forward", own, a->norm_f.at - a->mid.at, true);
-    add (t, "activations: head and logits", own, a->tmp.at - a->norm_f.at,
-         true);
-    add (t, "activations: gradients of a block", own, a->cosine.at - a->tmp.at,
+    add (t, "activations: a block or the head", own, a->x.at, true);
+    add (t, "activations: kept by blocks", own, a->dx.at - a->x.at, true);
+    add (t, "activations: stream and logits", own, a->cosine.at - a->dx.at,
          true);
     add (t, "activations: tables and scratch", "-", a->bytes - a->cosine.at,
          true);
@@ -217,17 +214,15 @@ static train_status_t need_gpu (const train_decoder_t *m, bool sm_90a, int pass,
                                 train_error_t *err)
 {
     const struct decoder_dims *d = &m->dims;
-    size_t B = (size_t)pass, T = (size_t)seq, kernel;
+    size_t B = (size_t)pass, T = (size_t)seq;
 
     if (m->config.dtype == TRAIN_F64)
         return err_set (err, TRAIN_EINVAL,
                         "fp64: GPUs train in fp32, bf16 and fp16");
     need->gpu = true;
     need->head = linear_ce_scratch (dtype_of (m), B * T, d->C, d->V);
-    need->scratch = attention_scratch (m, sm_90a, B, T, need->docs);
-    kernel = decoder_kernel_scratch (m, B * T);
-    if (need->scratch < kernel)
-        need->scratch = kernel;
+    need->attention = attention_scratch (m, sm_90a, B, T, need->docs);
+    need->scratch = decoder_kernel_scratch (m, B * T);
     return TRAIN_OK;
 }
 #else
@@ -251,7 +246,7 @@ static train_status_t need_host (train_decoder_t *m, int pass, int seq,
     need->whole = need->elem == need->real;
     if (!need->whole)
         need->head = m->work->head_scratch (m, (size_t)pass * (size_t)seq);
-    return m->work->prepare (m, pass, seq, &need->scratch, err);
+    return m->work->prepare (m, pass, seq, &need->attention, err);
 }
 
 /* Gradients are written, not added: those of the whole model, or of a shard. */

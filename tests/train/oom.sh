@@ -32,7 +32,7 @@ ok "half the rows would need less" grep -q '^  data.micro_batch=4: activations o
 ok "bf16 would" grep -q '^  precision.param=bf16: ' "$tmp/out"
 limited 600000 "$i" data.batch=4096 data.seq=256 precision.param=bf16
 ok "activations that do not fit are 1" test $? = 1
-ok "the table has them" grep -Eq '^  activations: feed-forward +BF16 +[0-9]{9,} bytes$' "$tmp/out"
+ok "the table has them" grep -Eq '^  activations: kept by blocks +BF16 +[0-9]{9,} bytes$' "$tmp/out"
 ok "and masters" grep -Eq '^  masters of the weights +F32 ' "$tmp/out"
 ok "no hint of bf16" bash -c '! grep -q precision.param "$0"' "$tmp/out"
 ok "what fits has no table" limited 600000 "$i"
