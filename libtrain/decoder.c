@@ -70,18 +70,19 @@ static train_status_t open_device (train_decoder_t *m, train_error_t *err)
                          err);
 }
 
+/* [beside]: elements that nobody sees. */
 static train_status_t make_arena (train_decoder_t *m, train_dtype_t dtype,
-                                  const char *what, train_tensor_t *t,
-                                  train_error_t *err)
+                                  size_t n, size_t beside, const char *what,
+                                  train_tensor_t *t, train_error_t *err)
 {
-    size_t bytes = m->numel * train_dtype_size (dtype);
-    int64_t shape[1] = {(int64_t)m->numel};
+    size_t bytes = (n + beside) * train_dtype_size (dtype);
+    int64_t shape[1] = {(int64_t)n};
     void *data = NULL;
     train_status_t status = m->ops->alloc (m->device, bytes, &data, err);
 
     if (status != TRAIN_OK)
         return err_prefix (err, status, "%s of %zu parameters (%zu bytes)",
-                           what, m->numel, bytes);
+                           what, n, bytes);
     TRY (train_tensor_view (t, data, dtype, 1, shape, err));
     if (m->gpu)
         t->t.device = (DLDevice){kDLCUDA, m->device};
@@ -90,7 +91,9 @@ static train_status_t make_arena (train_decoder_t *m, train_dtype_t dtype,
 
 static train_status_t make_weights (train_decoder_t *m, train_error_t *err)
 {
-    TRY (make_arena (m, m->config.dtype, "weights", &m->weights, err));
+    m->grad_numel = m->numel;
+    TRY (make_arena (m, m->config.dtype, m->numel, 0, "weights", &m->weights,
+                     err));
     for (size_t u = 0; u < decoder_n_units (m); u++)
         decoder_set_unit (m, u, NULL, NULL);
     return TRAIN_OK;
@@ -103,7 +106,8 @@ train_status_t decoder_want_grads (train_decoder_t *m, train_error_t *err)
 
     if (m->grads.t.data || !m->weights.t.data)
         return TRAIN_OK;
-    TRY (make_arena (m, dtype, "gradients", &m->grads, err));
+    TRY (make_arena (m, dtype, m->grad_numel, decoder_sink (m), "gradients",
+                     &m->grads, err));
     for (size_t u = 0; u < decoder_n_units (m); u++)
         if (!m->places[u].grads)
             decoder_set_unit (m, u, m->places[u].weights, NULL);
@@ -183,6 +187,8 @@ void train_decoder_destroy (train_decoder_t *m)
     free (m->blocks);
     free (m->names);
     free (m->params);
+    free (m->still);
+    free (m->grad_at);
     free (m);
 }
 

@@ -186,6 +186,11 @@ struct train_decoder {
     train_param_t *params;
     char (*names)[DECODER_NAME_MAX];
     size_t n_params, numel;
+    bool *still; /* of decoder_freeze; NULL: all train, or nobody said */
+    size_t
+        *grad_at; /* (n_params) of what trains, in the arena of gradients; NULL:
+                        that is as the weights lie */
+    size_t grad_numel;            /* elements of it */
     struct decoder_block *blocks; /* (L) */
     size_t embed, norm_f, head;   /* offsets; head is embed's when tied */
     struct decoder_unit *units;   /* (L + 2) */
@@ -410,8 +415,29 @@ train_status_t decoder_choices (const train_decoder_t *decoder, void **ret,
 train_status_t decoder_take_choices (train_decoder_t *decoder, const void *from,
                                      size_t bytes, train_error_t *err);
 
+/* decoder_freeze - from now on the backward makes no gradients of matrices all of
+ * which is frozen, as one kernel writes them. What a kernel writes of a still
+ * vector is nobody's.
+ *   frozen   (n_params) copied; NULL: all train
+ *   alone    this is who uses the gradients: where half of the model or less
+ *            trains, these are made again with those alone, side by side; nothing
+ *            is lent then
+ * TRAIN_ENOMEM.
+ * decoder_is_still - is the parameter that begins at [offset] such?
+ * decoder_grad_at - where its gradient begins in the arena.
+ * decoder_own_grad - its gradient, of unit [u]; NULL: a still matrix.
+ * decoder_sink - elements behind that arena that still vectors share. */
+train_status_t decoder_freeze (train_decoder_t *decoder, const bool *frozen,
+                               bool alone, train_error_t *err);
+bool decoder_is_still (const train_decoder_t *decoder, size_t offset);
+size_t decoder_grad_at (const train_decoder_t *decoder, size_t offset);
+void *decoder_own_grad (const train_decoder_t *decoder, size_t u,
+                        size_t offset);
+size_t decoder_sink (const train_decoder_t *decoder);
+
 /* decoder_act - array of block [l]. decoder_weight, decoder_grad - what lies at
- * [offset] of the arena, which is of unit [u]. */
+ * [offset] of the arena, which is of unit [u]; decoder_grad is NULL of a matrix
+ * that is still. */
 static inline void *decoder_act (const train_decoder_t *m,
                                  struct decoder_array a, size_t l)
 {
@@ -427,11 +453,18 @@ static inline const void *decoder_weight (const train_decoder_t *m, size_t u,
            + (offset - m->units[u].first) * m->kern->elem_size;
 }
 
-static inline void *decoder_grad (const train_decoder_t *m, size_t u,
-                                  size_t offset)
+static inline void *decoder_grad_place (const train_decoder_t *m, size_t u,
+                                        size_t offset)
 {
     return (char *)m->places[u].grads
            + (offset - m->units[u].first) * m->kern->real_size;
+}
+
+static inline void *decoder_grad (const train_decoder_t *m, size_t u,
+                                  size_t offset)
+{
+    return m->still ? decoder_own_grad (m, u, offset)
+                    : decoder_grad_place (m, u, offset);
 }
 
 static inline void *decoder_scratch (const train_decoder_t *m)

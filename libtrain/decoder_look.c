@@ -138,7 +138,7 @@ static train_status_t look_at (struct decoder_look *look, size_t unit,
     size_t at;
     bool inf;
 
-    if (look->found || count == 0)
+    if (look->found || count == 0 || (grads && decoder_is_still (m, offset)))
         return TRAIN_OK;
     TRY (decoder_look_first (look,
                              grads ? decoder_grad (m, unit, offset)
@@ -262,7 +262,8 @@ static train_status_t half_backward (struct decoder_look *look, size_t l,
     TRY (look_array (look, (int)l, &att, err));
     TRY (look_at (look, u, b->out, C * HD, true, err));
     TRY (look_array (look, (int)l, &qkv, err));
-    TRY (look_at (look, u, b->q_norm, d->norm ? 2 * d->D : 0, true, err));
+    TRY (look_at (look, u, b->q_norm, d->norm ? d->D : 0, true, err));
+    TRY (look_at (look, u, b->k_norm, d->norm ? d->D : 0, true, err));
     TRY (look_at (look, u, b->bias, d->bias ? d->Q : 0, true, err));
     TRY (look_at (look, u, b->qkv, d->Q * C, true, err));
     return look_at (look, u, b->norm1, C, true, err);

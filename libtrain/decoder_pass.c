@@ -114,12 +114,13 @@ static const void *added (train_decoder_t *m, size_t l, enum decoder_half half)
     return ACT (tmp);
 }
 
-/* Beside adapters the weights themselves stay as they are. */
+/* Beside adapters the weights themselves stay as they are; others where [dw] is
+ * NULL. */
 static train_status_t weight_bwd (train_decoder_t *m, void *dw, const void *dy,
                                   const void *x, size_t in, size_t out,
                                   train_error_t *err)
 {
-    if (m->dims.lora.rank > 0)
+    if (m->dims.lora.rank > 0 || !dw)
         return TRAIN_OK;
     return m->work->linear_dw (m, dw, dy, x, rows (m), in, out, err);
 }
@@ -278,7 +279,7 @@ train_status_t decoder_body_bwd (train_decoder_t *m, train_error_t *err)
     TRY (decoder_enter (m, 0, true, err));
     if (!m->config.tie)
         TRY (decoder_clear_unit (m, 0, err));
-    if (d->lora.rank == 0)
+    if (d->lora.rank == 0 && !decoder_is_still (m, m->embed))
         m->kern->embedding_bwd (
             decoder_grad (m, 0, m->embed), decoder_act (m, m->layout.dx, 0),
             m->tokens, rows (m), d->C, d->V, decoder_scratch (m), m->stream);

@@ -82,7 +82,7 @@ static train_status_t head_bwd (train_decoder_t *m, const void *dlogp,
     of_logits (m, logp, entropy, dlogp);
     TRY (m->work->linear_dx (m, ACT (tmp), ACT (logits), head_weight (m), N,
                              d->C, d->V, err));
-    if (d->lora.rank > 0)
+    if (!dw)
         return TRAIN_OK;
     return m->work->linear_dw (m, dw, ACT (logits), ACT (norm_f), N, d->C, d->V,
                                err);

@@ -18,6 +18,8 @@ size_t decoder_lendable (const train_decoder_t *m)
 
     if (m->room_bytes > 0)
         return m->room_bytes;
+    if (m->grad_at)
+        return 0;
     for (size_t u = m->config.tie ? 1 : 0; u <= m->dims.L; u++) {
         if (m->units[u].first * each % DECODER_ALIGN != 0)
             return 0;
@@ -60,7 +62,8 @@ train_status_t decoder_settle_grads (train_decoder_t *m, train_error_t *err)
  * adapters those alone. */
 static bool is_written (const train_decoder_t *m, const train_param_t *p)
 {
-    if (m->dims.lora.rank > 0 && !decoder_is_lora (p->name))
+    if (decoder_is_still (m, p->offset)
+        || (m->dims.lora.rank > 0 && !decoder_is_lora (p->name)))
         return false; /* nobody writes it */
     return m->gpu && p->ndim == 2 && p->offset != m->embed
            && p->offset != m->head;
@@ -71,6 +74,7 @@ train_status_t decoder_clear_unit (train_decoder_t *m, size_t unit,
 {
     const struct decoder_unit *u = &m->units[unit];
     size_t each = m->kern->real_size;
+    void *at;
 
     if (!m->spent)
         return TRAIN_OK;
@@ -80,8 +84,11 @@ train_status_t decoder_clear_unit (train_decoder_t *m, size_t unit,
         if (p->offset < u->first || p->offset >= u->first + u->count
             || is_written (m, p))
             continue;
-        TRY (m->ops->fill (m->device, decoder_grad (m, unit, p->offset), 0,
-                           p->count * each, m->stream, err));
+        if (m->grad_at && decoder_is_still (m, p->offset))
+            continue;
+        at = m->grad_at ? decoder_own_grad (m, unit, p->offset)
+                        : decoder_grad_place (m, unit, p->offset);
+        TRY (m->ops->fill (m->device, at, 0, p->count * each, m->stream, err));
     }
     return TRAIN_OK;
 }

@@ -25,14 +25,17 @@ void decoder_set_unit (train_decoder_t *m, size_t unit, void *weights,
     size_t first = m->units[unit].first;
 
     decoder_replay_forget (m);
+    bool own = !grads && m->grad_at; /* as decoder_own_grad finds them */
+
     m->places[unit] = (struct decoder_place){
         weights ? weights : in_arena (&m->weights, first, m->kern->elem_size),
-        grads ? grads : in_arena (&m->grads, first, m->kern->real_size),
+        grads ? grads
+              : in_arena (&m->grads, own ? 0 : first, m->kern->real_size),
         m->places[unit].room,
     };
     if (m->room_bytes == 0)
         m->places[unit].room =
-            unit == decoder_roomless (m) ? NULL : m->places[unit].grads;
+            own || unit == decoder_roomless (m) ? NULL : m->places[unit].grads;
 }
 
 void decoder_set_hooks (train_decoder_t *m, const struct decoder_hooks *hooks)

@@ -120,6 +120,8 @@ train_status_t fsdp_of_decoder (const struct fsdp_options *opts,
  * TRAIN_EINVAL: a pattern fits no parameter, or frozen fits all. */
 train_status_t fsdp_rules (struct fsdp *fsdp, const char *no_decay,
                            const char *frozen, train_error_t *err);
+/* fsdp_frozen - (parameters) by these; it lives with the engine. NULL: none yet. */
+const bool *fsdp_frozen (const struct fsdp *fsdp);
 /* fsdp_match - the parameters of a plan that such patterns fit.
  *   ret_no_decay, ret_frozen   (parameters) to be freed, after a failure too */
 train_status_t fsdp_match (const train_shard_plan_t *plan, const char *no_decay,

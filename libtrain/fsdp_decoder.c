@@ -25,6 +25,7 @@ static void forget (void *arg)
 {
     decoder_set_hooks (arg, NULL);
     decoder_set_rooms (arg, NULL, 0);
+    (void)decoder_freeze (arg, NULL, false, NULL);
 }
 
 static void spend (void *arg, bool lend)

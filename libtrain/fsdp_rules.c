@@ -89,6 +89,11 @@ train_status_t fsdp_rules (struct fsdp *f, const char *no_decay,
     return TRAIN_OK;
 }
 
+const bool *fsdp_frozen (const struct fsdp *f)
+{
+    return f->frozen;
+}
+
 train_status_t fsdp_still (struct fsdp *f, train_error_t *err)
 {
     for (size_t i = 0; f->frozen && i < train_shard_n_params (f->plan); i++) {

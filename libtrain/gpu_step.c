@@ -84,7 +84,7 @@ static void judge (struct gpu_step *s, double clip, double inv_scale)
     struct numbers *n = s->numbers;
     int before = m->ops->enter (m->device);
 
-    sumsq (s, &n->sumsq, m->grads.t.data, m->numel);
+    sumsq (s, &n->sumsq, m->grads.t.data, m->grad_numel);
 #if HAVE_CUDA
     if (m->gpu)
         kern_clip_factor_cuda (&n->factor, &n->norm, &n->sumsq, inv_scale, clip,
@@ -116,6 +116,12 @@ train_status_t gpu_step_end (struct gpu_step *s, double lr, double clip,
     return TRAIN_OK;
 }
 
+/* Has it no gradient? Arrays that are not of what trains alone have zeros. */
+static bool is_none (const train_decoder_t *m, size_t param)
+{
+    return m->grad_at && decoder_is_still (m, m->params[param].offset);
+}
+
 train_status_t gpu_step_sums (struct gpu_step *s, double *sums,
                               train_error_t *err)
 {
@@ -132,8 +138,9 @@ train_status_t gpu_step_sums (struct gpu_step *s, double *sums,
     before = m->ops->enter (m->device);
     for (size_t i = 0; i < m->n_params; i++)
         sumsq (s, &there[i],
-               (const float *)m->grads.t.data + m->params[i].offset,
-               m->params[i].count);
+               (const float *)m->grads.t.data
+                   + decoder_grad_at (m, m->params[i].offset),
+               is_none (m, i) ? 0 : m->params[i].count);
     m->ops->leave (before);
     status = m->ops->copy (sums, there, bytes, m->stream, err);
     if (status == TRAIN_OK)

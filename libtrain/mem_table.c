@@ -82,6 +82,24 @@ static bool trains (const train_decoder_t *m, const char *frozen,
     return true;
 }
 
+/* What stays as it is has no gradients on one GPU, either (trainer_gpu.c). */
+static train_status_t freeze (train_decoder_t *m,
+                              const train_trainer_options_t *o,
+                              train_error_t *err)
+{
+    bool *frozen = calloc (m->n_params, sizeof (*frozen));
+    train_status_t status;
+
+    if (!frozen)
+        return err_set (err, TRAIN_ENOMEM, "no memory for %zu parameters",
+                        m->n_params);
+    for (size_t i = 0; i < m->n_params; i++)
+        frozen[i] = !trains (m, o->frozen, m->params[i].name);
+    status = decoder_freeze (m, frozen, !o->offload, err);
+    free (frozen);
+    return status;
+}
+
 /* Elements with moments and masters, of a rank that holds [held]: those that
  * train are side by side where they are half or less (optim.c). Of a shard the
  * rank is meant that has most. */
@@ -154,7 +172,8 @@ static train_status_t add_model (struct table *t, const train_decoder_t *m,
              ? 0
              : (alone ? with_moments (m, o, held) : held) * real,
          false);
-    add (t, "gradients", wide, held * real, false);
+    add (t, "gradients", wide,
+         (alone ? m->grad_numel + decoder_sink (m) : held) * real, false);
     add (t, "AdamW's moments", wide,
          o->offload ? 0 : 2 * with_moments (m, o, held) * real, false);
     add (t, "pieces of what is offloaded", wide,
@@ -302,6 +321,7 @@ train_status_t mem_table (const train_decoder_config_t *model, bool sm_90a,
                           train_error_t *err)
 {
     bool gpu = model->device.device_type == kDLCUDA;
+    bool alone = gpu && world == 1 && o->strategy < TRAIN_SHARD_GRAD_OP;
     train_decoder_config_t c = *model;
     struct table t = {.rows = rows};
     struct decoder_acts acts = {0};
@@ -316,17 +336,17 @@ train_status_t mem_table (const train_decoder_config_t *model, bool sm_90a,
     need.real = m->kern->real_size;
     m->B = pass;
     m->T = seq;
+    status = alone ? freeze (m, o, err) : TRAIN_OK;
     need.roomless = decoder_roomless (m);
     if (gpu && (o->batch + world - 1) / world <= pass)
         need_rooms (m, o, (size_t)world, &need);
-    status = gpu ? need_gpu (m, sm_90a, pass, seq, &need, err)
-                 : need_host (m, pass, seq, &need, err);
+    if (status == TRAIN_OK)
+        status = gpu ? need_gpu (m, sm_90a, pass, seq, &need, err)
+                     : need_host (m, pass, seq, &need, err);
     if (status == TRAIN_OK)
         status = decoder_acts_layout (&m->dims, &need, pass, seq, &acts, err);
     if (status == TRAIN_OK)
-        status = add_model (
-            &t, m, o, (size_t)world,
-            gpu && world == 1 && o->strategy < TRAIN_SHARD_GRAD_OP, err);
+        status = add_model (&t, m, o, (size_t)world, alone, err);
     if (status == TRAIN_OK) {
         add_acts (&t, m, &acts);
         *ret_n = t.n;

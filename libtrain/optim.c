@@ -76,9 +76,9 @@ static void place_moments (train_adamw_t *a, bool own)
 {
     size_t sum = 0;
 
-    a->state = a->numel;
+    a->state = a->n_grads = a->numel;
     for (size_t i = 0; i < a->n_ranges; i++) {
-        a->range[i].at = a->range[i].offset;
+        a->range[i].at = a->range[i].grad = a->range[i].offset;
         sum += a->range[i].count;
     }
     if (!own || a->opts.offload || sum > a->numel / 2)
@@ -90,6 +90,15 @@ static void place_moments (train_adamw_t *a, bool own)
     }
     if (a->state == 0)
         a->state = 1; /* a shard without what trains */
+}
+
+void adamw_place_grads (train_adamw_t *a, size_t n,
+                        size_t (*at) (const void *arg, size_t offset),
+                        const void *arg)
+{
+    a->n_grads = n;
+    for (size_t i = 0; i < a->n_ranges; i++)
+        a->range[i].grad = at (arg, a->range[i].offset);
 }
 
 /* [n] elements from the [first] of the arena on. */

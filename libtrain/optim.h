@@ -36,6 +36,12 @@ train_status_t adamw_create_at (const train_adamw_options_t *opts,
                                 const train_param_t *params,
                                 const uint64_t *first, size_t n, bool own,
                                 train_adamw_t **ret_adamw, train_error_t *err);
+/* adamw_place_grads - gradients are not laid out as the weights are: [n] of them, of
+ * a parameter that begins at [offset] from [at] on. Neighbours that train are
+ * neighbours there. Not with offload. */
+void adamw_place_grads (train_adamw_t *adamw, size_t n,
+                        size_t (*at) (const void *arg, size_t offset),
+                        const void *arg);
 void adamw_round (train_adamw_t *adamw, const float *p, uint16_t *copy,
                   void *stream);
 

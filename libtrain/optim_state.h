@@ -12,7 +12,8 @@
 /* Neighbours of the same decay are one range: one pass of the kernel. */
 struct adamw_range {
     size_t offset, count;
-    size_t at; /* of its moments in m and v, and of its masters */
+    size_t at;   /* of its moments in m and v, and of its masters */
+    size_t grad; /* of its gradients */
     bool decay;
     uint64_t first; /* number of its first element in the model */
 };
@@ -23,6 +24,8 @@ struct train_adamw {
     size_t numel;
     size_t state; /* elements of m, of v and of masters: numel, or of the ranges
                      alone */
+    size_t
+        n_grads; /* elements of the gradients: numel, or as adamw_place_grads */
     struct adamw_range *range;
     size_t n_ranges;
     const struct backend_ops *ops;

@@ -14,16 +14,17 @@
 #endif
 
 static train_status_t check_tensor (const train_adamw_t *a, const DLTensor *t,
-                                    train_dtype_t want, bool may_be_far,
-                                    const char *what, train_error_t *err)
+                                    size_t n, train_dtype_t want,
+                                    bool may_be_far, const char *what,
+                                    train_error_t *err)
 {
     train_dtype_t dtype;
 
     if (!t || !train_tensor_is_compact (t)
-        || train_tensor_numel (t) != (int64_t)a->numel)
+        || train_tensor_numel (t) != (int64_t)n)
         return err_set (err, TRAIN_EINVAL,
                         "adamw: %s is not a compact tensor of %zu elements",
-                        what, a->numel);
+                        what, n);
     if (train_dtype_of (t->dtype, &dtype, NULL) != TRAIN_OK || dtype != want)
         return err_set (err, TRAIN_EINVAL, "adamw: %s is not %s", what,
                         train_dtype_name (want));
@@ -46,7 +47,7 @@ static void *start (const DLTensor *t)
     kern_adamw_##suffix##_host (                                               \
         (real *)start (weights) + r->offset, (real *)start (&a->m.t) + r->at,  \
         (real *)start (&a->v.t) + r->at,                                       \
-        (const real *)start (grads) + r->offset, r->count, lr, o->beta1,       \
+        (const real *)start (grads) + r->grad, r->count, lr, o->beta1,         \
         o->beta2, o->eps, r->decay ? o->weight_decay : 0, grad_scale,          \
         a->updates + 1, NULL)
 
@@ -156,14 +157,14 @@ static void update_part (const struct update *u, const struct adamw_range *r,
                          float *const at[], size_t first, size_t n)
 {
     const train_adamw_options_t *o = &u->adamw->opts;
+    const float *grads = u->grads + r->grad + (first - r->offset);
     struct adamw_key key = key_of (u->adamw);
 
     u->adamw->ops->flat->adamw (
-        at[0], u->copy ? u->copy + first : NULL, at[1], at[2], u->grads + first,
-        u->factor, n, u->lr, o->beta1, o->beta2, o->eps,
-        r->decay ? o->weight_decay : 0, u->adamw->updates + 1,
-        r->first + (first - r->offset), o->stochastic ? key.word : NULL,
-        u->stream);
+        at[0], u->copy ? u->copy + first : NULL, at[1], at[2], grads, u->factor,
+        n, u->lr, o->beta1, o->beta2, o->eps, r->decay ? o->weight_decay : 0,
+        u->adamw->updates + 1, r->first + (first - r->offset),
+        o->stochastic ? key.word : NULL, u->stream);
     if (u->halves)
         narrow (u->adamw, u->halves + first, at[0], n, u->stream);
 }
@@ -227,9 +228,9 @@ static train_status_t check_step (const train_adamw_t *a,
 {
     train_dtype_t wide = a->dtype == TRAIN_F64 ? TRAIN_F64 : TRAIN_F32;
 
-    TRY (check_tensor (a, weights, a->dtype, !adamw_is_half (a), "weights",
-                       err));
-    TRY (check_tensor (a, grads, wide, false, "grads", err));
+    TRY (check_tensor (a, weights, a->numel, a->dtype, !adamw_is_half (a),
+                       "weights", err));
+    TRY (check_tensor (a, grads, a->n_grads, wide, false, "grads", err));
     if (!isfinite (lr) || lr < 0 || !isfinite (grad_scale))
         return err_set (err, TRAIN_EINVAL,
                         "adamw: lr %g or grad_scale %g is no usable number", lr,
@@ -295,8 +296,8 @@ train_status_t adamw_widen (train_adamw_t *a, const DLTensor *weights,
 {
     int before;
 
-    TRY (check_tensor (a, weights, a->dtype, !adamw_is_half (a), "weights",
-                       err));
+    TRY (check_tensor (a, weights, a->numel, a->dtype, !adamw_is_half (a),
+                       "weights", err));
     before = a->ops->enter (a->device);
     take_masters (a, weights, NULL);
     a->ops->leave (before);
@@ -322,8 +323,8 @@ train_status_t adamw_narrow (train_adamw_t *a, DLTensor *weights,
 {
     int before;
 
-    TRY (check_tensor (a, weights, a->dtype, !adamw_is_half (a), "weights",
-                       err));
+    TRY (check_tensor (a, weights, a->numel, a->dtype, !adamw_is_half (a),
+                       "weights", err));
     if (!adamw_is_half (a))
         return TRAIN_OK;
     a->has_masters = true;

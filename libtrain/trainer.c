@@ -10,6 +10,7 @@
 
 #include <train/trace.h>
 
+#include "decoder_impl.h"
 #include "err.h"
 #include "optim.h"
 #include "opts.h"
@@ -88,6 +89,7 @@ static train_status_t make_engine (train_trainer_t *t, train_error_t *err)
     TRY (trainer_shard_moves (t, err));
     TRY (fsdp_of_decoder (&f, t->moves, t->decoder, &t->fsdp, err));
     TRY (fsdp_rules (t->fsdp, o->no_decay, o->frozen, err));
+    TRY (decoder_freeze (t->decoder, fsdp_frozen (t->fsdp), false, err));
     return fsdp_adamw (t->fsdp, t->decoder, &o->adamw, &t->adamw, err);
 }
 

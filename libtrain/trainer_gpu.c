@@ -16,6 +16,7 @@ struct trainer_gpu {
     train_shard_plan_t *plan; /* of one rank */
     bool *no_decay, *frozen;  /* (parameters) */
     struct gpu_step *step;
+    train_decoder_t *decoder;
 };
 
 static bool always;
@@ -55,6 +56,11 @@ static train_status_t make_plan (const train_trainer_t *t,
     return status;
 }
 
+static size_t grad_at (const void *decoder, size_t offset)
+{
+    return decoder_grad_at (decoder, offset);
+}
+
 static train_status_t make_adamw (train_trainer_t *t,
                                   const struct trainer_gpu *g,
                                   train_error_t *err)
@@ -78,6 +84,9 @@ static train_status_t make_adamw (train_trainer_t *t,
     status = adamw_create_at (&o, c->dtype, train_decoder_numel (t->decoder),
                               params, NULL, k, true, &t->adamw, err);
     free (params);
+    if (status == TRAIN_OK)
+        adamw_place_grads (t->adamw, t->decoder->grad_numel, grad_at,
+                           t->decoder);
     return status;
 }
 
@@ -100,12 +109,15 @@ train_status_t trainer_gpu_create (train_trainer_t *t, struct trainer_gpu **ret,
 
     if (!g)
         return err_set (err, TRAIN_ENOMEM, "no memory for a trainer");
-    status = decoder_want_grads (t->decoder, err);
-    if (status == TRAIN_OK)
-        status = make_plan (t, &g->plan, err);
+    g->decoder = t->decoder;
+    status = make_plan (t, &g->plan, err);
     if (status == TRAIN_OK)
         status = fsdp_match (g->plan, o->no_decay, o->frozen, &g->no_decay,
                              &g->frozen, err);
+    if (status == TRAIN_OK) /* what is offloaded has one order */
+        status = decoder_freeze (t->decoder, g->frozen, !o->offload, err);
+    if (status == TRAIN_OK)
+        status = decoder_want_grads (t->decoder, err);
     if (status == TRAIN_OK)
         status = make_adamw (t, g, err);
     if (status == TRAIN_OK)
@@ -124,6 +136,7 @@ void trainer_gpu_destroy (struct trainer_gpu *g)
     if (!g)
         return;
     gpu_step_destroy (g->step);
+    (void)decoder_freeze (g->decoder, NULL, false, NULL);
     train_shard_plan_destroy (g->plan);
     free (g->no_decay);
     free (g->frozen);
@@ -181,16 +194,25 @@ train_status_t trainer_gpu_updated (train_trainer_t *t, train_error_t *err)
     return adamw_narrow (t->adamw, train_decoder_weights (t->decoder), err);
 }
 
+/* Of matrices nothing was made, and of vectors in nobody's memory, but where they
+ * are written with others. */
+static bool is_written (const train_decoder_t *m, const train_param_t *p)
+{
+    return !decoder_is_still (m, p->offset) || (!m->grad_at && p->ndim == 1);
+}
+
 /* Gradients of frozen parameters are none. */
 static train_status_t still (const train_trainer_t *t, train_error_t *err)
 {
     const train_decoder_t *m = t->decoder;
 
     for (size_t i = 0; i < m->n_params; i++)
-        if (t->gpu->frozen[i])
-            TRY (m->ops->fill (
-                m->device, (float *)m->grads.t.data + m->params[i].offset, 0,
-                m->params[i].count * sizeof (float), m->stream, err));
+        if (t->gpu->frozen[i] && is_written (m, &m->params[i]))
+            TRY (m->ops->fill (m->device,
+                               (float *)m->grads.t.data
+                                   + decoder_grad_at (m, m->params[i].offset),
+                               0, m->params[i].count * sizeof (float),
+                               m->stream, err));
     return TRAIN_OK;
 }
 

@@ -52,12 +52,13 @@ static train_status_t look_at_sums (train_trainer_t *t,
     for (size_t i = 0; i < train_shard_n_params (plan) && !look->found; i++) {
         train_shard_range_t r =
             train_shard_range (plan, i, train_trainer_place (t));
+        size_t first = t->gpu ? decoder_grad_at (t->decoder, r.at) : r.at;
         const char *at =
-            (const char *)grads->data + r.at * train_dtype_size (dtype);
+            (const char *)grads->data + first * train_dtype_size (dtype);
         size_t bad;
         bool inf;
 
-        if (r.count == 0)
+        if (r.count == 0 || (t->gpu && decoder_is_still (t->decoder, r.at)))
             continue;
         TRY (decoder_look_first (look, at, dtype, r.count, &bad, &inf, err));
         look->found = bad < r.count;
