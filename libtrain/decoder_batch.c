@@ -58,8 +58,7 @@ static bool has_rooms (const train_decoder_t *m)
     return false;
 }
 
-train_status_t decoder_prepare (train_decoder_t *m, int B, int T,
-                                train_error_t *err)
+static struct decoder_need need_of (const train_decoder_t *m, int B, int T)
 {
     struct decoder_need need = {
         .elem = m->kern->elem_size,
@@ -68,14 +67,36 @@ train_status_t decoder_prepare (train_decoder_t *m, int B, int T,
         .whole = !m->gpu && m->kern->elem_size == m->kern->real_size,
         .gpu = m->gpu,
         .docs = m->documents != NULL,
-        .lend = m->spent && m->lend && has_rooms (m) ? decoder_lendable (m) : 0,
         .roomless = decoder_roomless (m),
     };
-    struct decoder_acts layout;
-    train_status_t status;
 
     if (!need.whole && B > 0 && T > 0)
         need.head = m->work->head_scratch (m, (size_t)B * (size_t)T);
+    return need;
+}
+
+size_t decoder_acts_bytes (const train_decoder_t *m, int B, int T)
+{
+    struct decoder_need need = need_of (m, B, T);
+    struct decoder_acts layout;
+
+    if (m->gpu)
+        need.scratch = decoder_kernel_scratch (m, (size_t)B * (size_t)T);
+    return decoder_acts_layout (&m->dims, &need, B, T, &layout, NULL)
+                   == TRAIN_OK
+               ? layout.bytes
+               : SIZE_MAX / 4;
+}
+
+train_status_t decoder_prepare (train_decoder_t *m, int B, int T,
+                                train_error_t *err)
+{
+    struct decoder_need need = need_of (m, B, T);
+    struct decoder_acts layout;
+    train_status_t status;
+
+    if (m->spent && m->lend && has_rooms (m))
+        need.lend = decoder_lendable (m);
     if (m->acts && m->B == B && m->T == T && m->docs == need.docs
         && m->layout.lend == need.lend)
         return TRAIN_OK;

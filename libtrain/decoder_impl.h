@@ -196,7 +196,8 @@ struct train_decoder {
     struct decoder_unit *units;   /* (L + 2) */
     struct decoder_place *places; /* (L + 2) */
     struct decoder_hooks hooks;
-    train_tensor_t weights, grads; /* data is NULL where made bare */
+    const struct decoder_together *together; /* NULL: passes are its own */
+    train_tensor_t weights, grads;           /* data is NULL where made bare */
     /* Where all that lies, and who works on it. */
     const struct backend_ops *ops;
     const struct kern_ops *kern;
@@ -260,7 +261,9 @@ train_status_t decoder_acts_layout (const struct decoder_dims *dims,
                                     int T, struct decoder_acts *ret,
                                     train_error_t *err);
 
-/* decoder_prepare - room for a batch of (B,T), rope's tables and all that it
+/* decoder_acts_bytes - what decoder_prepare takes for a batch of (B,T) without
+ * rooms, but for what attention's plans ask for.
+ * decoder_prepare - room for a batch of (B,T), rope's tables and all that it
  * needs; keeps what is there when the shape is the last. TRAIN_EINVAL,
  * TRAIN_ENOMEM, TRAIN_EDEVICE, TRAIN_ENOTSUP.
  * decoder_open_products - products alone may be asked for now: on a GPU the first
@@ -268,6 +271,7 @@ train_status_t decoder_acts_layout (const struct decoder_dims *dims,
  * decoder_take_ids - check ids and bring them to where the kernels are.
  *   targets   NULL = none
  *   ret_n     counted targets; NULL = not wanted */
+size_t decoder_acts_bytes (const train_decoder_t *decoder, int B, int T);
 train_status_t decoder_prepare (train_decoder_t *decoder, int B, int T,
                                 train_error_t *err);
 train_status_t decoder_open_products (train_decoder_t *decoder,
@@ -321,7 +325,9 @@ train_status_t decoder_lora_merge (const train_decoder_t *decoder,
  * have their adapters merged, rounded to the decoder's type, and adapters are
  * left out: as where texts are written (train/generate.h). Weights are where
  * their units are placed. Nothing without adapters. TRAIN_ENOMEM, TRAIN_EDEVICE.
- * decoder_merge_end - also after a failure. */
+ * decoder_merge_end - also after a failure.
+ * decoder_merge_room - what decoder_merge_unit works in, to be freed; it merges
+ * the adapters of [unit] where that is placed. */
 struct decoder_merged {
     void *memory;
     struct decoder_place *places; /* where units were before; NULL: nothing is
@@ -333,6 +339,10 @@ train_status_t decoder_merge (train_decoder_t *decoder,
                               train_error_t *err);
 void decoder_merge_end (train_decoder_t *decoder,
                         struct decoder_merged *merged);
+train_status_t decoder_merge_room (train_decoder_t *decoder, void **ret,
+                                   train_error_t *err);
+train_status_t decoder_merge_unit (train_decoder_t *decoder, size_t unit,
+                                   void *room, train_error_t *err);
 
 /* decoder_lora_fwd, _bwd - what block [l]'s adapters add to a product.
  *   y    its result, added to
@@ -562,5 +572,6 @@ void decoder_rope_tables (const train_decoder_t *decoder, size_t T,
                           void *cosine, void *sine);
 
 #include "decoder_spent.h"
+#include "decoder_together.h"
 
 #endif

@@ -99,18 +99,32 @@ static train_status_t make_tmp (train_decoder_t *m, void **ret,
     return m->ops->alloc (m->device, most * m->kern->elem_size, ret, err);
 }
 
+train_status_t decoder_merge_room (train_decoder_t *m, void **ret,
+                                   train_error_t *err)
+{
+    TRY (decoder_open_products (m, err));
+    return make_tmp (m, ret, err);
+}
+
+train_status_t decoder_merge_unit (train_decoder_t *m, size_t u, void *room,
+                                   train_error_t *err)
+{
+    bool block = u > 0 && u <= m->dims.L;
+
+    for (int k = 0; block && k < TRAIN_LORA_N; k++)
+        if (m->dims.lora.targets & 1 << k)
+            TRY (add_one (m, u - 1, k, m->places[u].weights, room, err));
+    return TRAIN_OK;
+}
+
 /* In place. */
 static train_status_t add_all (train_decoder_t *m, train_error_t *err)
 {
     void *tmp = NULL;
-    train_status_t status = decoder_open_products (m, err);
+    train_status_t status = decoder_merge_room (m, &tmp, err);
 
-    if (status == TRAIN_OK)
-        status = make_tmp (m, &tmp, err);
-    for (size_t l = 0; l < m->dims.L; l++)
-        for (int k = 0; k < TRAIN_LORA_N && status == TRAIN_OK; k++)
-            if (m->dims.lora.targets & 1 << k)
-                status = add_one (m, l, k, m->places[l + 1].weights, tmp, err);
+    for (size_t u = 0; u < decoder_n_units (m) && status == TRAIN_OK; u++)
+        status = decoder_merge_unit (m, u, tmp, err);
     if (status == TRAIN_OK)
         status = m->ops->sync (m->stream, err);
     m->ops->free (tmp);

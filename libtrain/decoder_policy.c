@@ -158,14 +158,16 @@ static train_status_t logps (train_decoder_t *m, float *ret_logp,
     train_status_t status;
 
     TRY (take_two (m, N, &two, err));
-    status = decoder_logps (m, two, ret_entropy ? two + step : NULL,
-                            temperature, err);
+    status = decoder_meet (m, 1, err);
+    if (status == TRAIN_OK)
+        status = decoder_logps (m, two, ret_entropy ? two + step : NULL,
+                                temperature, err);
     if (status == TRAIN_OK)
         status = bring (m, ret_logp, two, N, err);
     if (status == TRAIN_OK && ret_entropy)
         status = bring (m, ret_entropy, two + step, N, err);
     if (status == TRAIN_OK)
-        status = m->ops->sync (m->stream, err);
+        status = decoder_wait (m, err);
     m->ops->free (two);
     return status;
 }

@@ -43,6 +43,26 @@ void decoder_set_hooks (train_decoder_t *m, const struct decoder_hooks *hooks)
     m->hooks = hooks ? *hooks : (struct decoder_hooks){0};
 }
 
+void decoder_set_together (train_decoder_t *m,
+                           const struct decoder_together *together)
+{
+    m->together = together;
+}
+
+train_status_t decoder_meet (train_decoder_t *m, int n, train_error_t *err)
+{
+    const struct decoder_together *t = m->together;
+
+    return t ? t->meet (t->arg, n, err) : TRAIN_OK;
+}
+
+train_status_t decoder_wait (train_decoder_t *m, train_error_t *err)
+{
+    const struct decoder_together *t = m->together;
+
+    return t ? t->wait (t->arg, err) : m->ops->sync (m->stream, err);
+}
+
 train_status_t decoder_enter (train_decoder_t *m, size_t unit, bool backward,
                               train_error_t *err)
 {

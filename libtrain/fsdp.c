@@ -316,6 +316,7 @@ void fsdp_destroy (struct fsdp *f)
     free (f->offset_of);
     free (f->no_decay);
     free (f->frozen);
+    free (f->each.seen);
     train_shard_plan_destroy (f->plan);
     free (f);
 }

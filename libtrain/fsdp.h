@@ -172,8 +172,8 @@ train_status_t fsdp_empty_pass (struct fsdp *fsdp, train_error_t *err);
 /* fsdp_drop - let go of weights that a forward without backward has left. */
 train_status_t fsdp_drop (struct fsdp *fsdp, train_error_t *err);
 /* fsdp_all - between steps: every flat unit is gathered and the model's units
- * are placed there, in memory of its own, until fsdp_all_end: then passes that
- * only look may be made, on each rank as many as it wants, without the hooks.
+ * are placed there, in memory of its own (of TRAIN_SHARD_GRAD_OP where passes
+ * have them), until fsdp_all_end: then passes that only look may be made, on each rank as many as it wants, without the hooks.
  * Nothing where nothing is sharded.
  *   group   of the host's memory: ranks agree by it that each has the room
  * TRAIN_ENOMEM on all where one has none, and what it would take; errors of the
@@ -181,6 +181,38 @@ train_status_t fsdp_drop (struct fsdp *fsdp, train_error_t *err);
 train_status_t fsdp_all (struct fsdp *fsdp, train_group_t *group,
                          train_error_t *err);
 void fsdp_all_end (struct fsdp *fsdp);
+/* fsdp_all_bytes - the memory of its own that it takes. */
+size_t fsdp_all_bytes (const struct fsdp *fsdp);
+/* fsdp_each - between steps, instead of fsdp_all where that does not fit: until
+ * fsdp_each_end, forwards have each unit gathered for its visit, in the room
+ * that passes have anyway. TRAIN_ESTATE, TRAIN_ENOMEM.
+ *   group   of the host's memory: ranks agree by it
+ *   fresh   called in a visit of this rank's with what has been gathered since
+ *           it was last; it may write there. NULL: nobody
+ * fsdp_each_meet - [n] passes of this rank come now; 0: those of the others are
+ * made up before it returns. If others have more, or it breaks one off, what is
+ * missing is made up when it meets next, or ends.
+ * fsdp_each_before, fsdp_each_after - the model's hooks meanwhile.
+ * fsdp_each_end - this rank has no more, or [status] made it end: until no rank
+ * has any, or all have heard of the failure. Once for each fsdp_each that
+ * succeeded. Returns [status], or with OK that another rank failed.
+ * fsdp_each_hooks - what a decoder's hooks are meanwhile.
+ * Collective; errors of the group, and what another rank failed with. */
+train_status_t fsdp_each (struct fsdp *fsdp, train_group_t *group,
+                          train_status_t (*fresh) (void *arg, size_t unit,
+                                                   train_error_t *err),
+                          void *arg, train_error_t *err);
+train_status_t fsdp_each_meet (struct fsdp *fsdp, int n, train_error_t *err);
+train_status_t fsdp_each_before (struct fsdp *fsdp, size_t unit,
+                                 train_error_t *err);
+train_status_t fsdp_each_after (struct fsdp *fsdp, size_t unit,
+                                train_error_t *err);
+train_status_t fsdp_each_end (struct fsdp *fsdp, train_status_t status,
+                              train_error_t *err);
+struct decoder_hooks;
+struct decoder_together;
+void fsdp_each_hooks (struct fsdp *fsdp, struct decoder_hooks *ret_hooks,
+                      struct decoder_together *ret_together);
 /* fsdp_end - wait until this rank's gradients are the sums of all. */
 train_status_t fsdp_end (struct fsdp *fsdp, train_error_t *err);
 

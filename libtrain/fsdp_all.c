@@ -6,13 +6,29 @@
 #include "err.h"
 #include "fsdp_impl.h"
 
-static size_t all_bytes (const struct fsdp *f)
+#define ALIGN ((size_t)256)
+
+/* Is there room for each unit in passes, which is as good? */
+static bool has_slots (const struct fsdp *f)
+{
+    return f->one_each;
+}
+
+/* Kernels ask for weights that begin at whole lines. */
+static size_t bytes_of (const struct fsdp *f, size_t u)
+{
+    size_t bytes = f->units[u].plan->chunk * f->world * f->wsize;
+
+    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+size_t fsdp_all_bytes (const struct fsdp *f)
 {
     size_t n = 0;
 
-    for (size_t u = 0; u < f->n_units; u++)
-        n += f->units[u].plan->chunk;
-    return n * f->world * f->wsize;
+    for (size_t u = 0; f->sharded && !has_slots (f) && u < f->n_units; u++)
+        n += bytes_of (f, u);
+    return n;
 }
 
 /* Every rank has the room, or none begins to gather. */
@@ -20,7 +36,7 @@ static train_status_t make_room (struct fsdp *f, train_group_t *group,
                                  train_error_t *err)
 {
     train_status_t status =
-        f->ops->alloc (f->device, all_bytes (f), &f->all, err);
+        f->ops->alloc (f->device, fsdp_all_bytes (f), &f->all, err);
     int32_t worst = status;
     int64_t shape[1] = {1};
     train_tensor_t view;
@@ -31,7 +47,7 @@ static train_status_t make_room (struct fsdp *f, train_group_t *group,
                     "rank's shard of %zu elements, are needed between steps; "
                     "more memory, weights of fewer bits, or offload of "
                     "the optimizer would make room",
-                    all_bytes (f), train_shard_size (f->plan));
+                    fsdp_all_bytes (f), train_shard_size (f->plan));
     TRY (train_tensor_view (&view, &worst, TRAIN_I32, 1, shape, err));
     TRY (train_all_reduce (group, &view.t, TRAIN_MAX, err));
     if (worst == TRAIN_OK || status != TRAIN_OK)
@@ -55,25 +71,43 @@ static train_status_t gather (struct fsdp *f, size_t u, char *to,
     return train_all_gather (f->group, &in.t, &out.t, err);
 }
 
-static char *at (const struct fsdp *f, size_t u)
+static train_status_t gather_all (struct fsdp *f, train_error_t *err)
 {
-    return (char *)f->all + f->units[u].plan->at * f->world * f->wsize;
+    char *to = f->all;
+
+    TRY (f->ops->sync (f->stream, err)); /* weights may be rounded there yet */
+    for (size_t u = 0; u < f->n_units; u++) {
+        TRY (gather (f, u, to, err));
+        f->units[u].weights = to;
+        to += bytes_of (f, u);
+    }
+    return TRAIN_OK;
+}
+
+/* As passes do. */
+static train_status_t fill_slots (struct fsdp *f, train_error_t *err)
+{
+    for (size_t i = 0; i < f->n_stays; i++)
+        TRY (fsdp_gather (f, i, true, err));
+    for (size_t u = 0; u < f->n_units; u++)
+        TRY (fsdp_gather_wait (f, u, err));
+    return fsdp_settle (f, err);
 }
 
 train_status_t fsdp_all (struct fsdp *f, train_group_t *group,
                          train_error_t *err)
 {
-    if (!f->sharded || f->all)
+    if (!f->sharded || f->all_on)
         return TRAIN_OK;
     if (f->phase != FSDP_IDLE)
         return err_set (err, TRAIN_ESTATE, "fsdp: within a pass");
-    TRY (make_room (f, group, err));
-    TRY (f->ops->sync (f->stream, err)); /* weights may be rounded there yet */
-    for (size_t u = 0; u < f->n_units; u++)
-        TRY (gather (f, u, at (f, u), err));
+    if (!has_slots (f))
+        TRY (make_room (f, group, err));
+    f->all_on = true;
+    TRY (has_slots (f) ? fill_slots (f, err) : gather_all (f, err));
     for (size_t i = 0; i < f->n_visits; i++)
         f->set_unit (f->arg, f->visits[i],
-                     at (f, f->stays[f->stay_of[i]].unit)
+                     f->units[f->stays[f->stay_of[i]].unit].weights
                          + f->offset_of[f->visits[i]] * f->wsize,
                      NULL);
     return TRAIN_OK;
@@ -81,10 +115,16 @@ train_status_t fsdp_all (struct fsdp *f, train_group_t *group,
 
 void fsdp_all_end (struct fsdp *f)
 {
-    if (!f->all)
+    if (!f->all_on)
         return;
     for (size_t i = 0; i < f->n_visits; i++)
         f->set_unit (f->arg, f->visits[i], NULL, NULL);
+    for (size_t u = 0; u < f->n_units; u++)
+        if (has_slots (f))
+            (void)fsdp_release (f, u, NULL); /* a broken group says so later */
+        else
+            f->units[u].weights = NULL;
     f->ops->free (f->all);
     f->all = NULL;
+    f->all_on = false;
 }

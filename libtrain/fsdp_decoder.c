@@ -56,6 +56,37 @@ static train_status_t after (void *arg, size_t unit, bool backward,
     return fsdp_after (arg, unit, backward, err);
 }
 
+static train_status_t before_each (void *arg, size_t unit, bool backward,
+                                   train_error_t *err)
+{
+    (void)backward; /* there is none */
+    return fsdp_each_before (arg, unit, err);
+}
+
+static train_status_t after_each (void *arg, size_t unit, bool backward,
+                                  train_error_t *err)
+{
+    (void)backward;
+    return fsdp_each_after (arg, unit, err);
+}
+
+static train_status_t meet (void *arg, int n, train_error_t *err)
+{
+    return fsdp_each_meet (arg, n, err);
+}
+
+static train_status_t wait (void *arg, train_error_t *err)
+{
+    return fsdp_settle (arg, err);
+}
+
+void fsdp_each_hooks (struct fsdp *f, struct decoder_hooks *hooks,
+                      struct decoder_together *together)
+{
+    *hooks = (struct decoder_hooks){before_each, after_each, f};
+    *together = (struct decoder_together){meet, wait, f};
+}
+
 static int unit_of (const train_decoder_t *d, size_t offset)
 {
     size_t u = 0;

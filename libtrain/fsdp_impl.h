@@ -77,6 +77,20 @@ struct fsdp_way {
 
 extern const struct fsdp_way fsdp_way_host, fsdp_way_gpu;
 
+/* Of fsdp_each. */
+struct fsdp_each {
+    bool on;
+    train_group_t *group; /* of the host's memory */
+    train_status_t (*fresh) (void *arg, size_t unit, train_error_t *err);
+    void *arg;
+    bool *seen; /* (units of the model) [fresh] has had it since it came */
+    int due;    /* passes agreed on that have not ended here */
+    size_t at;  /* visit of this pass */
+    bool inside;
+    bool step; /* of the group, open */
+    bool over; /* all have heard that one failed */
+};
+
 enum fsdp_phase { FSDP_IDLE, FSDP_FORWARD, FSDP_BACKWARD };
 
 struct fsdp {
@@ -131,7 +145,9 @@ struct fsdp {
     struct fsdp_grads *owner; /* of [now], NULL when it is kept */
     struct fsdp_work *works;  /* (n_units) of replicas and of kept ones */
     struct fsdp_work whole;   /* of all gradients at once */
-    void *all; /* the whole model, by fsdp_all; NULL: it is not */
+    void *all; /* the whole model, by fsdp_all; NULL: it has none of its own */
+    bool all_on;
+    struct fsdp_each each;
 
     enum fsdp_phase phase;
     size_t at; /* visits begun in this phase */

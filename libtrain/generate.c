@@ -347,15 +347,33 @@ static train_status_t check_prompts (const struct run *r, int *ret_T,
     return check_groups (r, err);
 }
 
+static size_t slots_of (int B, int at_once)
+{
+    return (size_t)(at_once > 0 && at_once < B ? at_once : B);
+}
+
+/* Of a feed, for [all] tokens of prompts: memory. */
+static size_t rows_of (const train_decoder_t *m, size_t slots, size_t all)
+{
+    size_t most = m->gpu ? 8192 : 512;
+
+    most = all < most ? all : most;
+    return most < slots ? slots : most;
+}
+
+size_t generate_bytes (train_decoder_t *m, int B, int at_once, int T)
+{
+    size_t slots = slots_of (B, at_once);
+
+    return kv_bytes (m, slots, (size_t)T,
+                     rows_of (m, slots, (size_t)B * (size_t)T), slots);
+}
+
 static train_status_t allot (struct run *r, size_t T, size_t all,
                              train_error_t *err)
 {
-    size_t most = r->m->gpu ? 8192 : 512; /* rows of a feed: memory */
-
-    r->slots = r->o->at_once > 0 && r->o->at_once < r->B ? (size_t)r->o->at_once
-                                                         : (size_t)r->B;
-    r->rows = all < most ? all : most;
-    r->rows = r->rows < r->slots ? r->slots : r->rows;
+    r->slots = slots_of (r->B, r->o->at_once);
+    r->rows = rows_of (r->m, r->slots, all);
     r->text = calloc (r->slots, sizeof (*r->text));
     r->fed = calloc (r->slots, sizeof (*r->fed));
     r->lead = calloc (r->slots, sizeof (*r->lead));

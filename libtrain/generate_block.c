@@ -27,11 +27,17 @@ static bool early (const train_decoder_t *m)
     return !m->hooks.before && !m->hooks.after;
 }
 
+/* Is the weight of a norm there while another unit is? */
+static bool has_norms (const struct kv_cache *c)
+{
+    return c->norms || early (c->m);
+}
+
 /* Whether products of few rows make the norms between them, for which they
  * read a weight of the unit behind. Rows of f16 may be too great unnormed. */
-static bool linked (const train_decoder_t *m)
+static bool linked (const struct kv_cache *c)
 {
-    return early (m) && m->config.dtype == TRAIN_BF16;
+    return has_norms (c) && c->m->config.dtype == TRAIN_BF16;
 }
 
 /* [p] makes the norm of weight [w] with the product behind it, which takes it. */
@@ -112,8 +118,13 @@ static train_status_t attend (struct kv_cache *c, size_t l,
 }
 
 /* The norm behind block l: of the next, or the last. */
-static const void *norm_behind (const train_decoder_t *m, size_t l)
+static const void *norm_behind (const struct kv_cache *c, size_t l)
 {
+    const train_decoder_t *m = c->m;
+
+    if (c->norms)
+        return (const char *)c->norms
+               + (l + 1) * m->dims.C * m->kern->elem_size;
     if (l + 1 == m->dims.L)
         return decoder_weight (m, l + 2, m->norm_f);
     return decoder_weight (m, l + 2, m->blocks[l + 1].norm1);
@@ -157,12 +168,12 @@ static train_status_t block_few (struct kv_cache *c, size_t l,
                                 .out = d->C,
                                 .add = c->x2};
 
-    if (linked (m)) {
+    if (linked (c)) {
         if (l > 0)
             link_take (c, &qkv, &down);
         link_give (c, &out, W (norm2));
         link_take (c, &gate_up, &out);
-        link_give (c, &down, norm_behind (m, l));
+        link_give (c, &down, norm_behind (c, l));
     }
     TRY (product (c, qkv, err));
     TRY (attend (c, l, r, N, alone));
@@ -197,6 +208,34 @@ static train_status_t block_many (struct kv_cache *c, size_t l,
     TRY (linear (c, c->gate_up, c->norm, W (gate_up), N, d->C, 2 * d->F, err));
     m->kern->swiglu_fwd (c->act, c->gate_up, N, d->F, m->stream);
     return linear (c, c->tmp, c->act, W (down), N, d->F, d->C, err);
+}
+
+static train_status_t keep_norm (struct kv_cache *c, size_t u,
+                                 train_error_t *err)
+{
+    train_decoder_t *m = c->m;
+    size_t bytes = m->dims.C * m->kern->elem_size;
+    size_t at = u <= m->dims.L ? m->blocks[u - 1].norm1 : m->norm_f;
+
+    return m->ops->copy ((char *)c->norms + (u - 1) * bytes,
+                         decoder_weight (m, u, at), bytes, m->stream, err);
+}
+
+/* The visits of a forward. */
+train_status_t kv_keep_norms (struct kv_cache *c, train_error_t *err)
+{
+    train_decoder_t *m = c->m;
+    size_t n = decoder_n_units (m);
+
+    for (size_t i = 0; i < n + m->config.tie; i++) {
+        size_t u = i < n ? i : 0;
+
+        TRY (decoder_enter (m, u, false, err));
+        if (u > 0)
+            TRY (keep_norm (c, u, err));
+        TRY (decoder_leave (m, u, false, err));
+    }
+    return TRAIN_OK;
 }
 
 train_status_t kv_block (struct kv_cache *c, size_t l, const struct kv_rows *r,
@@ -235,7 +274,7 @@ static train_status_t logits (struct kv_cache *c, const void *rows,
 
     struct kern_product down = {.in = m->dims.F, .out = m->dims.C};
 
-    if (norm && rows == c->x && linked (m))
+    if (norm && rows == c->x && linked (c))
         link_take (c, &p, &down);
     if (norm)
         return product (c, p, err);
@@ -251,9 +290,10 @@ train_status_t kv_head (struct kv_cache *c, const struct kv_rows *r, size_t N,
     bool fused;
 
     TRY (decoder_enter (m, last, false, err));
-    norm = decoder_weight (m, last, m->norm_f);
+    norm = c->norms ? norm_behind (c, m->dims.L - 1)
+                    : decoder_weight (m, last, m->norm_f);
     /* with hooks, a unit's weights may be gone when the next is entered */
-    fused = few (c, N) && (unit == last || early (m));
+    fused = few (c, N) && (unit == last || has_norms (c));
     if (!fused && few (c, N))
         m->kern->rmsnorm_fwd (c->norm, c->rstd, c->x, norm, N, m->dims.C,
                               m->config.norm_eps, m->stream);

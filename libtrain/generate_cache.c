@@ -49,7 +49,7 @@ struct part {
     size_t bytes;
 };
 
-enum { PARTS = 23 };
+enum { PARTS = 24 };
 
 /* Most sums of squares of a row that a product makes. */
 static size_t sums_of (const struct decoder_dims *d)
@@ -58,6 +58,16 @@ static size_t sums_of (const struct decoder_dims *d)
     size_t down = kern_product_squares (d->F, d->C);
 
     return out > down ? out : down;
+}
+
+/* Of products that make norms, where a unit's weights come and go. */
+static size_t norms_bytes (const struct kv_cache *c)
+{
+    const train_decoder_t *m = c->m;
+    bool apart = m->hooks.before || m->hooks.after;
+
+    return c->own && apart ? (m->dims.L + 1) * m->dims.C * m->kern->elem_size
+                           : 0;
 }
 
 static void parts_of (struct kv_cache *c, struct part part[PARTS])
@@ -83,6 +93,7 @@ static void parts_of (struct kv_cache *c, struct part part[PARTS])
         {&c->act, N * d->F},
         {&c->rstd, c->rows * (d->H + d->G) * R},
         {(void **)&c->squares, c->rows * sums_of (d) * sizeof (float)},
+        {&c->norms, norms_bytes (c)},
         {&c->picked, c->wants * d->C * E},
         {&c->logits, c->wants * d->V * E},
         {(void **)&c->texts_at, 6 * c->slots * sizeof (int32_t)},
@@ -142,17 +153,45 @@ static bool own_products (const train_decoder_t *m)
     return all;
 }
 
+static train_status_t set_up (struct kv_cache *c, train_error_t *err)
+{
+    TRY (decoder_open_products (c->m, err));
+    c->own = own_products (c->m);
+    TRY (allot (c, err));
+    if (!c->norms)
+        return TRAIN_OK;
+    TRY (decoder_meet (c->m, 1, err));
+    TRY (kv_keep_norms (c, err));
+    return decoder_wait (c->m, err);
+}
+
 static train_status_t make (struct kv_cache *c, train_error_t *err)
 {
-    train_decoder_t *m = c->m;
-    int before = m->ops->enter (m->device);
-    train_status_t status = decoder_open_products (m, err);
+    int before = c->m->ops->enter (c->m->device);
+    train_status_t status = set_up (c, err);
 
-    c->own = own_products (m);
-    if (status == TRAIN_OK)
-        status = allot (c, err);
-    m->ops->leave (before);
+    c->m->ops->leave (before);
     return status;
+}
+
+size_t kv_bytes (train_decoder_t *m, size_t slots, size_t T, size_t rows,
+                 size_t wants)
+{
+    struct kv_cache c = {
+        .m = m,
+        .slots = slots,
+        .T = T,
+        .rows = rows,
+        .wants = wants,
+        .own = own_products (m),
+    };
+    struct part part[PARTS];
+    size_t sum = 0;
+
+    parts_of (&c, part);
+    for (size_t i = 0; i < PARTS; i++)
+        sum += part[i].bytes;
+    return sum;
 }
 
 train_status_t kv_create (train_decoder_t *m, size_t slots, size_t T,
@@ -252,12 +291,15 @@ static train_status_t forward (struct kv_cache *c, size_t N, size_t M,
 train_status_t kv_feed (struct kv_cache *c, size_t N, size_t M,
                         train_error_t *err)
 {
-    int before = c->m->ops->enter (c->m->device);
-    train_status_t status = forward (c, N, M, err);
+    train_status_t status;
+    int before;
 
+    TRY (decoder_meet (c->m, 1, err));
+    before = c->m->ops->enter (c->m->device);
+    status = forward (c, N, M, err);
     c->m->ops->leave (before);
     if (status == TRAIN_OK) /* the ids may be written again */
-        status = c->m->ops->sync (c->m->stream, err);
+        status = decoder_wait (c->m, err);
     return status;
 }
 

@@ -28,7 +28,9 @@ struct kv_cache {
     void *cosine, *sine; /* (T,D/2) */
     void *scratch;       /* of attention and draws on the host */
     void *x, *x2, *norm, *qkv, *att, *tmp, *raw, *gate_up, *act, *rstd;
-    float *squares;        /* (rows,up to C/16), of decode_product.h */
+    float *squares; /* (rows,up to C/16), of decode_product.h */
+    void *norms;    /* (L+1,C) of blocks' first norms and the last, where a
+                              unit's are gone when another is there; or NULL */
     void *picked, *logits; /* (wants,C), (wants,V) */
     void *ids_at,
         *drawn_at; /* int32, where the kernels are: (3 rows + 3 wants),
@@ -125,6 +127,14 @@ train_status_t kv_block (struct kv_cache *cache, size_t l,
 train_status_t kv_head (struct kv_cache *cache, const struct kv_rows *rows,
                         size_t N, size_t M, train_error_t *err);
 void kv_drop_graphs (struct kv_cache *cache);
+/* kv_keep_norms - fill c->norms by a forward's visits. */
+train_status_t kv_keep_norms (struct kv_cache *cache, train_error_t *err);
+/* kv_bytes - of the device that kv_create asks for, at most. */
+size_t kv_bytes (train_decoder_t *decoder, size_t slots, size_t T, size_t rows,
+                 size_t wants);
+/* generate_bytes - that train_generate does, of [B] texts that come to at most
+ * [T] tokens each. */
+size_t generate_bytes (train_decoder_t *decoder, int B, int at_once, int T);
 
 /* kv_share - copy the first n tokens of slots to others, for P <= slots pairs;
  * no slot is both. TRAIN_EDEVICE. */

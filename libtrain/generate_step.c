@@ -177,12 +177,15 @@ static train_status_t steps (struct kv_cache *c, size_t N, int n,
 train_status_t kv_steps (struct kv_cache *c, size_t N, int n,
                          struct kv_drawn *ret, train_error_t *err)
 {
-    int before = c->m->ops->enter (c->m->device);
-    train_status_t status = steps (c, N, n, err);
+    train_status_t status;
+    int before;
 
+    TRY (decoder_meet (c->m, n, err));
+    before = c->m->ops->enter (c->m->device);
+    status = steps (c, N, n, err);
     c->m->ops->leave (before);
     if (status == TRAIN_OK)
-        status = c->m->ops->sync (c->m->stream, err);
+        status = decoder_wait (c->m, err);
     *ret =
         (struct kv_drawn){c->host_told, (void *)(c->host_told + N * KV_STEPS)};
     return status;

@@ -57,8 +57,9 @@ static train_status_t of_step (train_grpo_trainer_t *t, int row,
         int n = s->rows - i < s->pass ? s->rows - i : s->pass;
 
         n = n < 0 ? 0 : n;
-        if (old && n > 0)
-            TRY (grpo_old (t, row + s->first + i, n, err));
+        if (old)
+            TRY (n > 0 ? grpo_old (t, row + s->first + i, n, err)
+                       : decoder_meet (t->decoder, 0, err));
         if (t->ref)
             TRY (ref_of (t, row + s->first + i, n, err));
     }
@@ -94,12 +95,14 @@ static train_status_t share (train_grpo_trainer_t *t, train_error_t *err)
 
 train_status_t grpo_logps (train_grpo_trainer_t *t, train_error_t *err)
 {
-    struct decoder_hooks hooks = grpo_alone (t);
     int before = t->decoder->ops->enter (t->decoder->device);
-    train_status_t status = logps (t, err);
+    struct grpo_alone alone;
+    train_status_t status = grpo_alone (t, false, &alone, err);
 
+    if (status == TRAIN_OK)
+        status = logps (t, err);
+    status = grpo_back (t, &alone, status, err);
     t->decoder->ops->leave (before);
-    grpo_back (t, &hooks);
     TRY (trainer_agree (t->group, status, err));
     return share (t, err);
 }

@@ -405,11 +405,12 @@ train_status_t grpo_old (train_grpo_trainer_t *t, int first, int n,
     train_decoder_t *m = t->decoder;
     struct batch b;
 
+    TRY (decoder_meet (m, 1, err));
     TRY (start (t, first, n, false, &b, err));
     if (m->gpu)
         TRY (m->ops->copy (t->work.host, t->work.device, b.at.old, m->stream,
                            err));
-    TRY (m->ops->sync (m->stream, err));
+    TRY (decoder_wait (m, err));
     if (is_wide (t))
         narrow (floats (t, b.at.flogp), doubles (t, b.at.logp),
                 (size_t)b.B * (size_t)b.T);

@@ -51,6 +51,8 @@ struct train_grpo_trainer {
     train_decoder_t *decoder;
     train_reference_t *reference;
     train_trainer_t *trainer;
+    bool unit;        /* weights come by units where no step is made */
+    void *merge_room; /* for a unit's adapters meanwhile */
     struct grpo_texts texts;
     int64_t made;     /* cycles of which [texts] has the last; 0: none */
     float *adv;       /* (M) */
@@ -76,16 +78,32 @@ struct grpo_place grpo_place (const train_grpo_trainer_t *t, int64_t step);
 
 double grpo_now (void);
 
-/* grpo_whole - all ranks have the weights of a sharded policy whole until
- * grpo_whole_end; nothing where they are. Collective. TRAIN_ENOMEM says what
- * for. grpo_whole_end also after a failure. */
+/* grpo_choose - how units of a sharded policy come where no step is made, of
+ * texts of at most [T] tokens: t->unit. Collective.
+ * grpo_whole - all ranks have the weights of a sharded policy whole until
+ * grpo_whole_end; nothing where they are, or come by units. Collective.
+ * TRAIN_ENOMEM says what for. grpo_whole_end also after a failure. */
+train_status_t grpo_choose (train_grpo_trainer_t *t, int T, train_error_t *err);
 train_status_t grpo_whole (train_grpo_trainer_t *t, train_error_t *err);
 void grpo_whole_end (train_grpo_trainer_t *t);
 
-/* grpo_alone - make forwards that are no pass of the trainer's engine, whose
- * hooks are away until grpo_back. The weights are whole, so none is needed. */
-struct decoder_hooks grpo_alone (train_grpo_trainer_t *t);
-void grpo_back (train_grpo_trainer_t *t, const struct decoder_hooks *hooks);
+/* Forwards that are no pass of the trainer's engine. */
+struct grpo_alone {
+    struct decoder_hooks hooks; /* the engine's */
+    struct decoder_together together;
+    struct decoder_merged merged;
+    bool merges, each;
+};
+
+/* grpo_alone - such may be made until grpo_back: the engine's hooks are away, as
+ * the weights are whole, or others bring units. [merge]: without adapters, which
+ * the weights have in them.
+ * grpo_back - after a failure, too; returns [status], or what another rank's
+ * forwards ended with. Collective, both, where units come one by one. */
+train_status_t grpo_alone (train_grpo_trainer_t *t, bool merge,
+                           struct grpo_alone *ret, train_error_t *err);
+train_status_t grpo_back (train_grpo_trainer_t *t, struct grpo_alone *alone,
+                          train_status_t status, train_error_t *err);
 
 /* grpo_texts_init - room for [M]. grpo_texts_fini - after a failure, too. */
 train_status_t grpo_texts_init (struct grpo_texts *x, int M, int L, int R,

@@ -129,23 +129,18 @@ static train_status_t write_own (train_grpo_trainer_t *t, struct grpo_texts *x,
         .ret_logp = x->sampled + at,
     };
 
-    struct decoder_merged merged;
-    struct decoder_hooks hooks;
+    struct grpo_alone alone;
     train_status_t status;
 
-    if (count == 0)
-        return TRAIN_OK;
-    w.n = calloc ((size_t)count, sizeof (*w.n));
+    w.n = calloc ((size_t)count + 1, sizeof (*w.n));
     if (!w.n)
         return err_set (err, TRAIN_ENOMEM, "no memory for completions");
-    hooks = grpo_alone (t);
-    status = decoder_merge (t->decoder, &merged, err);
-    if (status == TRAIN_OK)
+    status = grpo_alone (t, count > 0, &alone, err);
+    if (status == TRAIN_OK && count > 0)
         status = train_generate (x->ids + at, x->n + first, t->decoder,
                                  x->prompt + first, x->n_prompt + first, count,
                                  &g, err);
-    decoder_merge_end (t->decoder, &merged);
-    grpo_back (t, &hooks);
+    status = grpo_back (t, &alone, status, err);
     free (w.n);
     return status;
 }

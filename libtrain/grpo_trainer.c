@@ -21,37 +21,6 @@ double grpo_now (void)
     return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
 }
 
-train_status_t grpo_whole (train_grpo_trainer_t *t, train_error_t *err)
-{
-    struct fsdp *f = t->trainer->fsdp;
-    train_status_t status = f ? fsdp_all (f, t->group, err) : TRAIN_OK;
-
-    if (status != TRAIN_OK)
-        grpo_whole_end (t);
-    return status == TRAIN_ENOMEM
-               ? err_prefix (err, status, "grpo: to write completions")
-               : status;
-}
-
-void grpo_whole_end (train_grpo_trainer_t *t)
-{
-    if (t->trainer->fsdp)
-        fsdp_all_end (t->trainer->fsdp);
-}
-
-struct decoder_hooks grpo_alone (train_grpo_trainer_t *t)
-{
-    struct decoder_hooks hooks = t->decoder->hooks;
-
-    decoder_set_hooks (t->decoder, NULL);
-    return hooks;
-}
-
-void grpo_back (train_grpo_trainer_t *t, const struct decoder_hooks *hooks)
-{
-    decoder_set_hooks (t->decoder, hooks);
-}
-
 static train_status_t wrong (const char *what, double value, const char *must,
                              train_error_t *err)
 {
@@ -99,6 +68,8 @@ static train_status_t check (train_grpo_trainer_options_t *o,
         o->iterations = 1;
     if (o->rewards == 0)
         o->rewards = 1;
+    if (o->gather > TRAIN_GRPO_GATHER_UNIT)
+        return wrong ("gather", o->gather, "one of the three", err);
     o->loss.size = sizeof (o->loss);
     TRY (check_sizes (o, err));
     if (!isfinite (o->temperature) || o->temperature <= 0)
@@ -237,8 +208,9 @@ static train_status_t set_up (train_grpo_trainer_t *t, train_error_t *err)
 
     TRY (check_loss (t, err));
     TRY (make_room (t, err));
-    return trainer_create (&t->o.trainer, t->group, NULL, &source, t->decoder,
-                           &t->trainer, err);
+    TRY (trainer_create (&t->o.trainer, t->group, NULL, &source, t->decoder,
+                         &t->trainer, err));
+    return grpo_choose (t, source.seq, err);
 }
 
 train_status_t train_grpo_trainer_create (
@@ -337,7 +309,7 @@ static train_status_t sum_up (train_grpo_trainer_t *t, train_error_t *err)
     return TRAIN_OK;
 }
 
-/* With whole weights, which then go. */
+/* With whole weights, which then go, or by units. */
 static train_status_t begin_cycle (train_grpo_trainer_t *t, int64_t cycle,
                                    train_error_t *err)
 {

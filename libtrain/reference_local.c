@@ -125,6 +125,14 @@ static train_status_t op_logps (void *self, const int32_t *ids,
     return TRAIN_OK;
 }
 
+/* The decoder may be one whose passes ranks make together. */
+static train_status_t op_join (void *self, train_error_t *err)
+{
+    struct local *l = self;
+
+    return decoder_meet (l->decoder, 0, err);
+}
+
 static void op_close (void *self)
 {
     struct local *l = self;
@@ -157,6 +165,7 @@ static const struct reference_ops ops = {
     .logps = op_logps,
     .close = op_close,
     .check = op_check,
+    .join = op_join,
 };
 
 static train_status_t give (struct local *l, train_reference_t **ret,

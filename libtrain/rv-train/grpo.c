@@ -257,6 +257,19 @@ static void say_doubts (const struct settings *set,
                  set->lr);
 }
 
+/* How sharded weights come to where completions are written. */
+static void say_gather (const struct grpo *g)
+{
+    bool whole =
+        train_grpo_trainer_gather (g->trainer) == TRAIN_GRPO_GATHER_WHOLE;
+
+    if (is_bare (g))
+        printf ("gather: %s%s\n", whole ? "whole, once a cycle" : "by units",
+                whole || g->run.set->grpo.gather == TRAIN_GRPO_GATHER_UNIT
+                    ? ""
+                    : ", for a rank has no room for the whole policy");
+}
+
 static void say_start (const struct grpo *g)
 {
     const struct run *r = &g->run;
@@ -272,6 +285,7 @@ static void say_start (const struct grpo *g)
     printf ("model: %zu parameters, %d layers of %d, %d heads\n",
             train_decoder_numel (r->decoder), c->layers, c->dim, c->heads);
     run_say_shard (r);
+    say_gather (g);
     printf ("grpo: %zu prompts, %" PRId64 " completions of each, %" PRId64
             " a step, %zu reward%s, reference %s\n",
             train_prompts_count (grpo_rows_prompts (g->rows)),

@@ -40,6 +40,10 @@ static int check_task (const struct settings *c, struct rv_error *err)
         {g->low >= 1, "grpo", "epsilon", "is not below 1"},
         {c->device == DEVICE_CUDA && c->param == FP16, "precision", "param",
          "grpo on a GPU takes fp32 or bf16"},
+        {g->gather == TRAIN_GRPO_GATHER_UNIT
+             && c->strategy < TRAIN_SHARD_GRAD_OP,
+         "grpo", "gather",
+         "is of weights that are sharded; [shard] strategy = full does that"},
         {g->url && g->beta == 0, "reference", "url",
          "is of use with [grpo] beta above 0 alone"},
         {g->ref_shard == REFERENCE_SHARDED && (g->url || g->beta == 0),
@@ -123,5 +127,6 @@ train_grpo_trainer_options_t settings_grpo_options (const struct settings *c)
         .seed = (uint64_t)c->seed,
         .shuffle = c->shuffle,
         .mix = g->shuffled,
+        .gather = (train_grpo_gather_t)g->gather,
     };
 }

@@ -22,6 +22,7 @@ struct settings_grpo {
     bool drop_cut, shuffled, invariant;
     char *stop, *stop_ids; /* one string or a JSON array; ids; NULL: none */
     int old;               /* 0: made again where needed; 1: the sampler's */
+    int gather;            /* of train_grpo_gather_t */
     int loss, level, kl, correct, scale, base, combine;
     double beta, low, high, cap, delta, dual, least, most;
     double tau_positive, tau_negative; /* 0: train/grpo.h's */
@@ -58,6 +59,8 @@ struct settings_grpo {
         {"grpo", "batch_invariant", CONF_BOOL, FIELD (invariant), 0, 0, NULL},   \
         {"grpo", "shuffle_advantages", CONF_BOOL, FIELD (shuffled), 0, 0, NULL}, \
         {"grpo", "old_logps", CONF_CHOICE, FIELD (old), 0, 0, "again,sampler"},  \
+        {"grpo", "gather", CONF_CHOICE,      FIELD (gather),                     \
+         0,      0,        "auto,whole,unit"},                                   \
         {"grpo",                                                                 \
          "loss_type",                                                            \
          CONF_CHOICE,                                                            \

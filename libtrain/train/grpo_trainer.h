@@ -19,10 +19,12 @@
  *
  * Each rank writes with whole weights. Where the model is sharded they are
  * gathered before a cycle's completions are written and go when its old
- * log-probabilities are made, before the first update.
+ * log-probabilities are made, before the first update; or they come by units
+ * (train_grpo_gather_t), and then all ranks take part in every forward until the
+ * last has no more to write.
  *
- * Of a model with adapters the blocks are copied meanwhile and have them merged,
- * rounded to its dtype; log-probabilities are made with them beside it. The
+ * Of a model with adapters the blocks are copied meanwhile, or changed as they
+ * come, and have them merged, rounded to its dtype; log-probabilities are made with them beside it. The
  * reference may be that model without them (train_reference_open_base).
  *
  * Calls are collective but for those marked local. One thread. */
@@ -75,6 +77,17 @@ typedef train_status_t (*train_grpo_score_t) (
     void *arg, const train_grpo_sample_t *samples, int n, float *ret,
     train_error_t *err);
 
+/* How weights that are sharded come to where completions are written and their
+ * log-probabilities made. The results are the same bits. */
+typedef enum train_grpo_gather {
+    TRAIN_GRPO_GATHER_AUTO = 0,  /* whole where every rank has the room beside a
+                                    cycle's cache and activations, else units */
+    TRAIN_GRPO_GATHER_WHOLE = 1, /* once a cycle, into memory of their own */
+    TRAIN_GRPO_GATHER_UNIT = 2,  /* a unit before its part of each forward, and
+                                    the next meanwhile: no more memory than a
+                                    step's, and all weights on the wire a token */
+} train_grpo_gather_t;
+
 typedef struct train_grpo_trainer_options {
     size_t size;                     /* sizeof (train_grpo_trainer_options_t) */
     train_trainer_options_t trainer; /* batch: completions of an optimizer step
@@ -109,6 +122,7 @@ typedef struct train_grpo_trainer_options {
     bool shuffle; /* prompts of each epoch in another order */
     bool mix;     /* advantages change places at random, so that nothing can be
                  learnt: a control for experiments */
+    train_grpo_gather_t gather;
 } train_grpo_trainer_options_t;
 
 /* What a step was. Means are over completions or tokens of all ranks. */
@@ -152,6 +166,11 @@ void train_grpo_trainer_destroy (train_grpo_trainer_t *trainer); /* local */
  * save and load. Its step is not to be called; its position counts completions.
  * Local. */
 train_trainer_t *train_grpo_trainer_base (train_grpo_trainer_t *trainer);
+
+/* train_grpo_trainer_gather - which of the two it is, UNIT or WHOLE, which is also
+ * that of weights that are not sharded. Local. */
+train_grpo_gather_t train_grpo_trainer_gather (
+    const train_grpo_trainer_t *trainer);
 
 /* train_grpo_trainer_step - one optimizer step, and before the first of a cycle
  * the cycle's completions. As train_trainer_step; TRAIN_ENOMEM where whole

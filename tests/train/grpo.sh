@@ -57,6 +57,10 @@ for s in grad_op full; do
     ok "have them" near "$tmp/a" "$tmp/c" 1e-6 8
 done
 ok "the reference is in parts" grep -q 'reference a part a rank$' "$tmp/out"
+ok "the policy is whole" grep -q '^gather: whole, once a cycle$' "$tmp/out"
+ok "or comes by units" ranks "0 0 0" 3 1 "${f[@]}" log.file="$tmp/u" shard.strategy=full grpo.gather=unit
+ok "as it says" grep -q '^gather: by units$' "$tmp/out"
+ok "with the same losses" near "$tmp/c" "$tmp/u" 0 8
 l=(model.lora_rank=2 optim.lr=0.02)
 ok "adapters" run "${f[@]}" "${l[@]}" log.file="$tmp/m"
 ok "have the policy itself as the reference" grep -q 'reference the policy without adapters$' "$tmp/out"
@@ -263,6 +267,7 @@ refused ()
     [ $? = 2 ] && grep -q "$1" "$tmp/out"
 }
 ok "a batch of no whole groups" refused 'no multiple of num_generations' data.batch=21
+ok "units of a whole policy" refused 'grpo.gather.*are sharded' grpo.gather=unit
 ok "parts of no reference" refused 'reference.shard.*in this process' grpo.beta=0 reference.shard=on
 ok "offload of the host" refused "reference.offload.*a GPU's memory" reference.offload=on
 ok "rows of samples" refused 'data.packed=on: is of task = sft alone' data.packed=on

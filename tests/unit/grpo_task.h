@@ -65,7 +65,10 @@ static inline train_grpo_trainer_options_t options (void)
     };
 }
 
-static train_lora_t adapters; /* of runs that are opened; zeros: none */
+/* Of runs that are opened; zeros: no adapters. */
+static train_lora_t adapters;
+static int layers = 1;
+static bool tie = true;
 
 /* One run's parts; what scores is given the decoder. */
 struct run {
@@ -95,13 +98,13 @@ static inline train_status_t open_run (
     train_dtype_t dtype, train_grpo_score_t by, train_error_t *err)
 {
     const train_decoder_config_t c = {.size = sizeof (c),
-                                      .layers = 1,
+                                      .layers = layers,
                                       .dim = 16,
                                       .heads = 2,
                                       .kv_heads = 2,
                                       .ffn = 24,
                                       .vocab = V,
-                                      .tie = true,
+                                      .tie = tie,
                                       .rope_theta = 10000,
                                       .norm_eps = 1e-5,
                                       .dtype = dtype,
