@@ -117,7 +117,7 @@ train_status_t adamw_spread (train_adamw_t *a, DLTensor *weights,
 {
     train_status_t status;
 
-    *ret = (struct adamw_wide){NULL};
+    *ret = (struct adamw_wide){0};
     if (!adamw_is_own (a))
         return TRAIN_OK;
     status = spread (a, weights, ret, err);
@@ -140,7 +140,7 @@ void adamw_wide_free (struct adamw_wide *w)
     free (w->m);
     free (w->v);
     free (w->masters);
-    *w = (struct adamw_wide){NULL};
+    *w = (struct adamw_wide){0};
 }
 
 train_status_t adamw_put (train_adamw_t *a, DLTensor *weights,
