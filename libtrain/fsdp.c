@@ -84,6 +84,12 @@ static train_status_t check (const struct fsdp_options *o,
     if (o->offload && !m->ops)
         return err_set (err, TRAIN_EINVAL,
                         "fsdp: offload, and the model is on the host already");
+    if (o->round_late && (!sharded || o->offload))
+        return err_set (err, TRAIN_EINVAL,
+                        "fsdp: round_late rounds masters of a shard that are "
+                        "where the model is; %s",
+                        sharded ? "offload has them in host memory"
+                                : "nothing is sharded");
     if (m->ops && m->dtype == TRAIN_F64)
         return err_set (err, TRAIN_ENOTSUP, "fsdp: F64 on a GPU");
     if (m->n_visits == 0)
@@ -216,10 +222,11 @@ static train_status_t make_shard (struct fsdp *f, const struct fsdp_model *m,
 
     f->held.shard = n;
     TRY (make_masters (f, &weights, err));
-    f->own_low = f->sharded && low;
+    f->late = f->opts.round_late && low;
+    f->own_low = f->sharded && low && !f->late;
     if (f->own_low)
         TRY (fsdp_alloc (f, &f->low, n * f->wsize, "rounded weights", err));
-    else if (low)
+    else if (low && !f->late)
         f->low = m->weights;
     if (f->sharded) {
         grads = (char *)f->arena + (f->far ? 0 : n * f->esize);

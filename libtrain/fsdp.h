@@ -46,12 +46,15 @@ struct fsdp;
 struct fsdp_options {
     train_strategy_t strategy;
     train_wrap_t wrap;
-    size_t least;         /* of TRAIN_WRAP_SIZE */
-    int prefetch;         /* stays gathered ahead; 0.. */
-    bool no_sync;         /* sharded: gradients of all passes but the last stay
+    size_t least;    /* of TRAIN_WRAP_SIZE */
+    int prefetch;    /* stays gathered ahead; 0.. */
+    bool no_sync;    /* sharded: gradients of all passes but the last stay
                              whole on each rank, and are reduced once */
-    bool offload;         /* of a GPU: AdamW's state, and masters of halves, are
+    bool offload;    /* of a GPU: AdamW's state, and masters of halves, are
                              in the host's memory (train/optim.h) */
+    bool round_late; /* sharded halves whose masters are where the model is:
+                             no rounded copy of the shard stays, each gather
+                             rounds this rank's block into its slot */
     train_dtype_t reduce; /* of gradients on the wire: their type, or sharded
                              TRAIN_BF16 for F32 (sums are F32 there, rounded
                              once) */
@@ -135,7 +138,8 @@ train_status_t fsdp_init_decoder (struct fsdp *fsdp,
                                   const train_decoder_t *decoder,
                                   const train_safetensors_t *files,
                                   uint64_t seed, train_error_t *err);
-/* fsdp_adamw - an optimizer over this rank's shard. */
+/* fsdp_adamw - an optimizer over this rank's shard. TRAIN_EINVAL: stochastic
+ * rounding where round_late rounds anew. */
 train_status_t fsdp_adamw (const struct fsdp *fsdp,
                            const train_decoder_t *decoder,
                            const train_adamw_options_t *opts,

@@ -56,17 +56,25 @@ static train_status_t make_room (struct fsdp *f, train_group_t *group,
                     "fsdp: another rank has no room for the whole model");
 }
 
+/* This rank's block, of itself or in its place at [to]. */
+static char *block (const struct fsdp *f, size_t u, char *to)
+{
+    const train_shard_unit_t *plan = f->units[u].plan;
+    char *from = f->low ? (char *)f->low : f->weights.t.data;
+
+    return f->late ? to + (size_t)f->rank * plan->chunk * f->wsize
+                   : from + plan->at * f->wsize;
+}
+
 static train_status_t gather (struct fsdp *f, size_t u, char *to,
                               train_error_t *err)
 {
     const train_shard_unit_t *plan = f->units[u].plan;
-    char *from = f->low ? (char *)f->low : f->weights.t.data;
     train_tensor_t in, out;
 
     if (plan->chunk == 0)
         return TRAIN_OK;
-    TRY (fsdp_view (f, &in, from + plan->at * f->wsize, f->wdtype, plan->chunk,
-                    err));
+    TRY (fsdp_view (f, &in, block (f, u, to), f->wdtype, plan->chunk, err));
     TRY (fsdp_view (f, &out, to, f->wdtype, plan->chunk * f->world, err));
     return train_all_gather (f->group, &in.t, &out.t, err);
 }
@@ -75,12 +83,16 @@ static train_status_t gather_all (struct fsdp *f, train_error_t *err)
 {
     char *to = f->all;
 
-    TRY (f->ops->sync (f->stream, err)); /* weights may be rounded there yet */
     for (size_t u = 0; u < f->n_units; u++) {
-        TRY (gather (f, u, to, err));
         f->units[u].weights = to;
         to += bytes_of (f, u);
+        if (f->late)
+            fsdp_round_block (f, u, block (f, u, f->units[u].weights),
+                              f->stream);
     }
+    TRY (f->ops->sync (f->stream, err)); /* weights may be rounded there yet */
+    for (size_t u = 0; u < f->n_units; u++)
+        TRY (gather (f, u, f->units[u].weights, err));
     return TRAIN_OK;
 }
 

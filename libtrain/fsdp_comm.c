@@ -35,6 +35,7 @@ train_status_t fsdp_gather (struct fsdp *f, size_t stay, bool must,
     struct fsdp_unit *unit = &f->units[u];
     size_t chunk = unit->plan->chunk;
     train_tensor_t in, out;
+    char *own;
 
     if (unit->weights)
         return TRAIN_OK;
@@ -43,10 +44,10 @@ train_status_t fsdp_gather (struct fsdp *f, size_t stay, bool must,
     count (&f->held.weights, &f->held.most_weights, chunk * f->world);
     if (chunk == 0)
         return TRAIN_OK;
-    TRY (fsdp_view (f, &in,
-                    (char *)(f->low ? f->low : f->weights.t.data)
-                        + unit->plan->at * f->wsize,
-                    f->wdtype, chunk, err));
+    own = f->late ? unit->weights + (size_t)f->rank * chunk * f->wsize
+                  : (char *)(f->low ? f->low : f->weights.t.data)
+                        + unit->plan->at * f->wsize;
+    TRY (fsdp_view (f, &in, own, f->wdtype, chunk, err));
     TRY (fsdp_view (f, &out, unit->weights, f->wdtype, chunk * f->world, err));
     return f->way->gather (f, u, &in.t, &out.t, err);
 }

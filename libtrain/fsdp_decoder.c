@@ -265,6 +265,14 @@ train_status_t fsdp_adamw (const struct fsdp *f, const train_decoder_t *d,
     uint64_t *first = calloc (n, sizeof (*first));
     train_status_t status;
 
+    if (f->late && opts->stochastic) {
+        free (params);
+        free (first);
+        return err_set (
+            err, TRAIN_EINVAL,
+            "fsdp: round_late rounds to the nearest at each gather; "
+            "stochastic rounding needs a copy that stays");
+    }
     if (!params || !first) {
         free (params);
         free (first);

@@ -24,6 +24,10 @@ static train_status_t make_events (struct fsdp *f, train_error_t *err)
     struct fsdp_gpu *g = f->on;
 
     TRY (f->ops->stream_create (f->device, &g->side, err));
+    if (f->late) {
+        TRY (f->ops->stream_create (f->device, &g->link, err));
+        TRY (f->ops->event_create (f->device, &g->come, err));
+    }
     TRY (f->ops->event_create (f->device, &g->mark, err));
     TRY (f->ops->event_create (f->device, &g->end, err));
     if (!(g->slot_free = calloc (f->n_slots + 1, sizeof (*g->slot_free))))
@@ -74,8 +78,11 @@ static void op_close (struct fsdp *f)
     for (size_t i = 0; i < FSDP_N_GRADS; i++)
         drop (f, f->room[i].work.done);
     drop (f, f->whole.done);
+    drop (f, g->come);
     drop (f, g->mark);
     drop (f, g->end);
+    if (g->link)
+        f->ops->stream_destroy (g->link);
     if (g->side)
         f->ops->stream_destroy (g->side);
     f->ops->free (g->numbers);
@@ -98,15 +105,28 @@ static train_status_t after (struct fsdp *f, void *stream, void *event,
     return f->ops->event_wait (stream, f->device, event, err);
 }
 
+/* The rank's block of [u] is rounded to [to], when [before] has come. */
+static train_status_t round_late (struct fsdp *f, size_t u, void *to,
+                                  void *before, train_error_t *err)
+{
+    TRY (after (f, f->on->link, before, err));
+    fsdp_round_block (f, u, to, f->on->link);
+    return record (f, f->on->come, f->on->link, err);
+}
+
 static train_status_t op_gather (struct fsdp *f, size_t u, DLTensor *in,
                                  DLTensor *out, train_error_t *err)
 {
     struct fsdp_unit *unit = &f->units[u];
+    void *before = f->on->slot_free[unit->slot];
 
     unit->gather.on = true;
-    return group_flow_all_gather (f->group, in, out,
-                                  f->on->slot_free[unit->slot],
-                                  unit->gather.done, err);
+    if (f->late) {
+        TRY (round_late (f, u, in->data, before, err));
+        before = f->on->come;
+    }
+    return group_flow_all_gather (f->group, in, out, before, unit->gather.done,
+                                  err);
 }
 
 static train_status_t op_wait (struct fsdp *f, struct fsdp_work *w,
@@ -219,6 +239,8 @@ static void op_drain (struct fsdp *f)
     (void)fsdp_settle (f, NULL);
     (void)f->ops->sync (f->stream, NULL);
     (void)f->ops->sync (f->on->side, NULL);
+    if (f->on->link)
+        (void)f->ops->sync (f->on->link, NULL);
 }
 
 train_status_t fsdp_fresh (struct fsdp *f, train_error_t *err)

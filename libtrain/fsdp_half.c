@@ -45,6 +45,15 @@ train_status_t fsdp_copy (const struct fsdp *f, void *dst, const void *src,
     return f->ops->sync (f->stream, err);
 }
 
+void fsdp_round_block (const struct fsdp *f, size_t u, void *to, void *stream)
+{
+    const train_shard_unit_t *plan = f->units[u].plan;
+
+    fsdp_cast (f, to, f->wdtype,
+               (const char *)f->weights.t.data + plan->at * f->esize, f->dtype,
+               plan->chunk, stream);
+}
+
 void fsdp_updated (struct fsdp *f)
 {
     if (f->low)

@@ -22,6 +22,8 @@ static train_status_t op_gather (struct fsdp *f, size_t u, DLTensor *in,
     struct fsdp_work *w = &f->units[u].gather;
 
     w->on = true;
+    if (f->late)
+        fsdp_round_block (f, u, in->data, NULL);
     return train_all_gather_async (f->group, in, out, &w->work, err);
 }
 

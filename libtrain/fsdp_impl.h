@@ -52,7 +52,8 @@ struct fsdp_way {
     /* open - what the way needs, after plan and slots; close frees it. */
     train_status_t (*open) (struct fsdp *f, train_error_t *err);
     void (*close) (struct fsdp *f);
-    /* gather - begin to gather unit [u] from [in] to [out], its slot. */
+    /* gather - begin to gather unit [u] from [in] to [out], its slot; where the
+   * engine rounds late, [in] is this rank's part of that, rounded to first. */
     train_status_t (*gather) (struct fsdp *f, size_t u, DLTensor *in,
                               DLTensor *out, train_error_t *err);
     /* wait - what comes now is after the work; nothing where there is none. */
@@ -131,6 +132,7 @@ struct fsdp {
     uint16_t *low; /* the masters rounded to wdtype: of the shard, or the
                     model's; NULL: they are of that type */
     bool own_low;
+    bool late;   /* halves without [low]: rounded as they are gathered */
     char *slots; /* room for whole weights */
     bool *slot_taken;
     size_t n_slots;
@@ -212,6 +214,9 @@ train_status_t fsdp_copy (const struct fsdp *f, void *dst, const void *src,
 /* fsdp_cast - [n] of one type to another, in the order of [stream]. */
 void fsdp_cast (const struct fsdp *f, void *dst, train_dtype_t to,
                 const void *src, train_dtype_t from, size_t n, void *stream);
+/* fsdp_round_block - this rank's block of flat unit [u] from the masters to [to],
+ * in the order of [stream]. */
+void fsdp_round_block (const struct fsdp *f, size_t u, void *to, void *stream);
 /* fsdp_fresh - the masters' rounded copy has changed in the order of the
  * passes: what is gathered from now on is that. */
 train_status_t fsdp_fresh (struct fsdp *f, train_error_t *err);

@@ -166,7 +166,8 @@ static train_status_t add_model (struct table *t, const train_decoder_t *m,
         held = part;
         TRY (add_whole (t, m, o, world, wide, err));
     }
-    add (t, "weights", own, held * elem, false);
+    add (t, "weights", own, o->round_late && elem < real ? 0 : held * elem,
+         false);
     add (t, "masters of the weights", wide,
          elem == real || o->offload
              ? 0

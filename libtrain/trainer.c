@@ -70,6 +70,7 @@ static train_status_t make_engine (train_trainer_t *t, train_error_t *err)
         .prefetch = o->prefetch,
         .no_sync = o->no_sync && sharded,
         .offload = o->offload,
+        .round_late = o->round_late,
         .reduce = o->reduce_bf16       ? TRAIN_BF16
                   : dtype == TRAIN_F64 ? TRAIN_F64
                                        : TRAIN_F32,

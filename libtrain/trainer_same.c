@@ -40,6 +40,7 @@ static int64_t hash_options (const train_trainer_options_t *o)
                   o->reduce_bf16,
                   o->scaler != NULL,
                   o->offload,
+                  o->round_late,
                   scaler.init,
                   scaler.growth,
                   scaler.backoff,

@@ -78,6 +78,9 @@ typedef struct train_trainer_options {
                              order; borrowed as that. Else not looked at */
     bool offload; /* of a GPU: moments, and masters of BF16 and F16, are in the
                      host's memory and pass through the GPU at each update */
+    bool round_late; /* sharded BF16 and F16, neither offloaded nor rounded
+                        stochastically: masters are rounded as each unit is
+                        gathered, and no rounded shard stays. The same bits */
 } train_trainer_options_t;
 
 /* What a step was. */

@@ -167,6 +167,7 @@ static void test_halves (void **state)
         prepare (dtypes[i / 2], i % 2, i % 2 ? 5 : 1, i % 2 ? 1e-3 : 1e-5);
         for (int s = TRAIN_NO_SHARD; s <= TRAIN_FULL_SHARD; s++) {
             run.opts = opts_of ((train_strategy_t)s, 0, s % 2, false);
+            run.opts.round_late = i % 2 && s >= TRAIN_SHARD_GRAD_OP;
             run.micro = 1 + s % 2;
             run.uneven = s == 3;
             run_on (worlds[1 + s % 3]);

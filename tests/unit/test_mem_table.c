@@ -8,12 +8,19 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "libtrain/fsdp_fit.h"
 #include "libtrain/mem_table.h"
 
 #define ROW 40
+
+#if HAVE_CUDA
+static const bool cuda = true;
+#else
+static const bool cuda;
+#endif
 
 static size_t sizes[ROW], places[ROW];
 
@@ -125,12 +132,98 @@ static void test_gathered (void **state)
     }
 }
 
+static train_decoder_config_t of_gpu (int layers, int dim, int heads)
+{
+    return (train_decoder_config_t){.size = sizeof (train_decoder_config_t),
+                                    .layers = layers,
+                                    .dim = dim,
+                                    .heads = heads,
+                                    .kv_heads = 8,
+                                    .ffn = 8192,
+                                    .vocab = 50304,
+                                    .rope_theta = 10000,
+                                    .norm_eps = 1e-6,
+                                    .dtype = TRAIN_BF16,
+                                    .device = {kDLCUDA, 0}};
+}
+
+/* The sum of the rows; 0 where this build knows no layouts of a GPU. */
+static size_t total (const train_decoder_config_t *c,
+                     const train_trainer_options_t *o, struct mem_row *rows,
+                     size_t *ret_n)
+{
+    size_t sum = 0;
+    train_status_t status =
+        mem_table (c, true, o, 4, 2048, false, rows, ret_n, NULL);
+
+    if (!cuda) {
+        assert_int_equal (status, TRAIN_ENOTSUP);
+        return 0;
+    }
+    assert_int_equal (status, TRAIN_OK);
+    for (size_t i = 0; i < *ret_n; i++)
+        sum += rows[i].bytes;
+    return sum;
+}
+
+/* 3.13 G parameters, 4 rows of 2048 a GPU, blocks made again, on four: 14.0 GiB is
+ * what PyTorch's fully_shard takes. A rank's masters, gradients and moments are
+ * 16 bytes a parameter, 12.51 GB; a block (100.67 M) and its neighbour of 50304 x
+ * 3072 and a norm are 0.51 GB as weights and 1.02 GB as gradients; that leaves 0.99
+ * GB for activations, of which the stream into each block is in the gradients. */
+static void test_3b (void **state)
+{
+    const size_t block = 3072 * (5120 + 3072 + 3 * 8192) + 2 * 3072;
+    const size_t table = 50304UL * 3072, all = 28 * block + 2 * table + 3072;
+    const size_t pair = block + table + 3072;
+    train_decoder_config_t c = of_gpu (28, 3072, 24);
+    train_trainer_options_t o = four;
+    struct mem_row rows[MEM_ROWS];
+    size_t n, late, kept;
+
+    (void)state;
+    c.recompute = TRAIN_RECOMPUTE_BLOCKS;
+    kept = total (&c, &o, rows, &n);
+    o.round_late = true;
+    late = total (&c, &o, rows, &n);
+    if (!cuda)
+        return;
+    assert_int_equal (kept - late, all / 4 * 2);
+    assert_int_equal (bytes_of (rows, n, "weights"), 0);
+    assert_int_equal (bytes_of (rows, n, "masters of the weights"), all);
+    assert_int_equal (bytes_of (rows, n, "gradients"), all);
+    assert_int_equal (bytes_of (rows, n, "AdamW's moments"), 2 * all);
+    assert_int_equal (bytes_of (rows, n, "weights, whole units"), pair * 2);
+    assert_int_equal (bytes_of (rows, n, "gradients, whole units"), pair * 4);
+    assert_in_range (late - 4 * all - 6 * pair, 700 << 20, 800 << 20);
+    assert_true (late <= 14UL << 30);
+}
+
+/* Masters and moments of 1b on four: with offload a tenth of their bytes. */
+static void test_1b_offloaded (void **state)
+{
+    const train_decoder_config_t c = of_gpu (16, 2048, 32);
+    train_trainer_options_t o = four;
+    struct mem_row rows[MEM_ROWS];
+    size_t n, with, without;
+
+    (void)state;
+    o.batch = 32;
+    without = total (&c, &o, rows, &n);
+    if (!cuda)
+        return;
+    with = bytes_of (rows, n, "masters of the weights")
+           + bytes_of (rows, n, "AdamW's moments");
+    o.offload = true;
+    assert_true (without - total (&c, &o, rows, &n) >= with / 10 * 9);
+}
+
 int main (void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test (test_fit),
-        cmocka_unit_test (test_fit_pairs),
-        cmocka_unit_test (test_gathered),
+        cmocka_unit_test (test_fit),          cmocka_unit_test (test_fit_pairs),
+        cmocka_unit_test (test_gathered),     cmocka_unit_test (test_3b),
+        cmocka_unit_test (test_1b_offloaded),
     };
 
     return cmocka_run_group_tests_name ("mem_table", tests, NULL, NULL);
