@@ -282,7 +282,7 @@ static void print (struct bench *b)
         train_dtype_name (b->options.reduce), b->options.offload,
         b->options.round_late);
     printf ("\"ms\": %.2f, \"tok_s\": %.0f, \"gib\": %.2f, \"first_loss\": "
-            "%.3f, \"loss\": %.3f, \"norm\": %.3f}\n",
+            "%.3f, \"loss\": %.9g, \"norm\": %.9g}\n",
             ms, tokens / ms * 1e3, (double)b->bytes / (1 << 30), b->first,
             b->last.loss / tokens, b->last.norm);
 }
