@@ -208,100 +208,6 @@ static void test_round_late (void **state)
     run.wide = false;
 }
 
-/* The masters of this rank's shard after the run's steps; freed by the caller. */
-static float *masters_of (train_group_t *group, size_t *ret_n,
-                          struct seen *seen)
-{
-    struct rank r = {.group = group};
-    float *copy = NULL;
-    double got[2];
-
-    seen->status = open_rank (&r, &seen->err);
-    for (int s = 0; s < run.steps && seen->status == TRAIN_OK; s++)
-        seen->status = rank_step (&r, s, got, &seen->err);
-    if (seen->status == TRAIN_OK) {
-        *ret_n = train_shard_size (fsdp_plan (r.fsdp));
-        copy = calloc (*ret_n + 1, sizeof (*copy));
-        if (copy)
-            memcpy (copy, fsdp_weights (r.fsdp)->data, *ret_n * sizeof (*copy));
-    }
-    close_rank (&r);
-    return copy;
-}
-
-static void both_ways (struct job *job, int rank, train_group_t *group)
-{
-    struct seen *seen = &job->shared->seen[rank];
-    size_t n = 0, m = 0;
-    float *kept, *late = NULL;
-
-    run.opts.round_late = false;
-    kept = masters_of (group, &n, seen);
-    run.opts.round_late = true;
-    if (seen->status == TRAIN_OK)
-        late = masters_of (group, &m, seen);
-    if (seen->status == TRAIN_OK
-        && (!kept || !late || n != m || n == 0
-            || memcmp (kept, late, n * sizeof (*kept)) != 0))
-        note (job, rank, "other bits", 0, 0, n);
-    free (kept);
-    free (late);
-}
-
-/* Rounded late or before: the same bits. */
-static void test_late_bits (void **state)
-{
-    struct job job = {.body = both_ways, .backend = "nccl"};
-
-    (void)state;
-    for (int i = 0; i < 4; i++) {
-        prepare (i / 2 ? TRAIN_F16 : TRAIN_BF16, i % 2, 3, 1e-3);
-        run.opts = opts_of (TRAIN_FULL_SHARD, 0, 1, false);
-        run.micro = i % 2 ? 0 : 1;
-        run.uneven = false;
-        job.layout = worlds[1 + i % 3];
-        fake_open (&no_orders);
-        run_job (&job);
-        for (int r = 0; r < job.size; r++)
-            if (job.shared->seen[r].note[0])
-                fail_msg ("case %d, rank %d: %s", i, r,
-                          job.shared->seen[r].note);
-        want_ok (&job);
-        free_job (&job);
-        fake_close ();
-    }
-}
-
-/* What is refused. */
-static void misplaced (struct job *job, int rank, train_group_t *group)
-{
-    struct seen *seen = &job->shared->seen[rank];
-    struct rank r = {.group = group};
-
-    seen->status = open_rank (&r, &seen->err);
-    close_rank (&r);
-}
-
-/* Nothing is sharded, or masters are elsewhere. */
-static void test_late_refused (void **state)
-{
-    struct job job = {.layout = "aa", .body = misplaced, .backend = "nccl"};
-
-    (void)state;
-    prepare (TRAIN_BF16, false, 1, 1e-3);
-    for (int i = 0; i < 2; i++) {
-        run.opts = opts_of (i ? TRAIN_FULL_SHARD : TRAIN_DDP, 0, 1, false);
-        run.opts.round_late = true;
-        run.opts.offload = i;
-        fake_open (&no_orders);
-        run_job (&job);
-        want (&job, "", TRAIN_EINVAL,
-              i ? "offload has them in host memory" : "nothing is sharded");
-        free_job (&job);
-        fake_close ();
-    }
-}
-
 static void test_short_wire (void **state)
 {
     (void)state;
@@ -416,6 +322,15 @@ static void test_rank_dies (void **state)
 }
 
 /* A decoder and a group that are not of one place. */
+static void misplaced (struct job *job, int rank, train_group_t *group)
+{
+    struct seen *seen = &job->shared->seen[rank];
+    struct rank r = {.group = group};
+
+    seen->status = open_rank (&r, &seen->err);
+    close_rank (&r);
+}
+
 static void test_misplaced (void **state)
 {
     struct job job = {.layout = "aa", .body = misplaced, .backend = "nccl"};
@@ -434,16 +349,10 @@ static void test_misplaced (void **state)
 int main (void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test (test_float),
-        cmocka_unit_test (test_halves),
-        cmocka_unit_test (test_wide_ends),
-        cmocka_unit_test (test_bytes),
-        cmocka_unit_test (test_round_late),
-        cmocka_unit_test (test_late_bits),
-        cmocka_unit_test (test_late_refused),
-        cmocka_unit_test (test_short_wire),
-        cmocka_unit_test (test_rank_dies),
-        cmocka_unit_test (test_misplaced),
+        cmocka_unit_test (test_float),      cmocka_unit_test (test_halves),
+        cmocka_unit_test (test_wide_ends),  cmocka_unit_test (test_bytes),
+        cmocka_unit_test (test_round_late), cmocka_unit_test (test_short_wire),
+        cmocka_unit_test (test_rank_dies),  cmocka_unit_test (test_misplaced),
     };
 
     run.to_gpu = to_gpu;
