@@ -408,7 +408,8 @@ static void test_rounding (void)
     need (train_tensor_view (&g, m->grads.t.data, TRAIN_F32, 1, shape, &err),
           &err);
     w.t.device = g.t.device = o.device;
-    need (adamw_create_at (&o, TRAIN_F32, MANY, params, first, 2, &a, &err),
+    need (adamw_create_at (&o, TRAIN_F32, MANY, params, first, 2, false, &a,
+                           &err),
           &err);
     need (adamw_enqueue_copy (a, &w.t, at, &g.t, 1e-3, NULL, NULL, &err), &err);
     need (backend_cuda.copy (copy, at, MANY * 2, NULL, &err), &err);
