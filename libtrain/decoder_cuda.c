@@ -235,7 +235,8 @@ static train_status_t op_logits_loss (train_decoder_t *m, void *logits,
 
 static train_status_t op_head_logprob (train_decoder_t *m, void *logp,
                                        void *entropy, void *dh, void *dw,
-                                       const void *w, const void *dlogp,
+                                       const void *w, const int32_t *targets,
+                                       const void *dlogp, size_t N,
                                        double inv_t, train_error_t *err)
 {
     struct engine *e = m->engine;
@@ -243,10 +244,9 @@ static train_status_t op_head_logprob (train_decoder_t *m, void *logp,
 
     return of_gemm (
         linear_logprob (e->gemm, logp, entropy, dh, dw,
-                        decoder_act (m, m->layout.norm_f, 0), w, m->targets,
-                        dlogp, e->dtype, (size_t)m->B * (size_t)m->T, m->dims.C,
-                        m->dims.V, inv_t, decoder_act (m, m->layout.logits, 0),
-                        m->stream, why),
+                        decoder_act (m, m->layout.norm_f, 0), w, targets, dlogp,
+                        e->dtype, N, m->dims.C, m->dims.V, inv_t,
+                        decoder_act (m, m->layout.logits, 0), m->stream, why),
         why, err);
 }
 

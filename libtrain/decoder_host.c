@@ -121,10 +121,11 @@ static train_status_t op_logits_loss (train_decoder_t *m, void *logits,
 /* A chunk at a time, as kern_linear_ce does it. */
 static train_status_t op_head_logprob (train_decoder_t *m, void *logp,
                                        void *entropy, void *dh, void *dw,
-                                       const void *w, const void *dlogp,
+                                       const void *w, const int32_t *targets,
+                                       const void *dlogp, size_t N,
                                        double inv_t, train_error_t *err)
 {
-    size_t N = (size_t)m->B * (size_t)m->T, C = m->dims.C, V = m->dims.V;
+    size_t C = m->dims.C, V = m->dims.V;
     size_t most = kern_linear_ce_scratch (V) / V, wide = C * m->kern->elem_size;
     char *logits = decoder_act (m, m->layout.logits, 0);
     const char *h = decoder_act (m, m->layout.norm_f, 0);
@@ -136,7 +137,7 @@ static train_status_t op_head_logprob (train_decoder_t *m, void *logp,
         m->kern->matmul_fwd (logits, h + from * wide, w, n, C, V, NULL);
         m->kern->logprob (
             logits, (float *)logp + from,
-            entropy ? (float *)entropy + from : NULL, m->targets + from,
+            entropy ? (float *)entropy + from : NULL, targets + from,
             dlogp ? (const float *)dlogp + from : NULL, n, V, inv_t, NULL);
         if (dlogp)
             m->kern->matmul_bwd ((char *)dh + from * wide, dw, logits,

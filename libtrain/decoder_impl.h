@@ -119,8 +119,8 @@ struct decoder_work {
      * head_loss - of norm_f's rows through the head [w], added to m->sum.
      *   dh, dw   (N,C) written, (V,C) added to; unless [scale] is 0
      * logits_loss - of whole logits, which stay; added to m->sum.
-     * head_logprob - of norm_f's rows through the head [w], with logits times
-     * [inv_t].
+     * head_logprob - of the first N of norm_f's rows through the head [w], with
+     * logits times [inv_t].
      *   logp, entropy   (N) of [real], written; entropy NULL = not wanted
      *   dlogp    (N) of [real]; NULL: no gradient, else dh and dw are as above
      * Not for f32 and f64 on the host. */
@@ -132,8 +132,9 @@ struct decoder_work {
                                    train_error_t *err);
     train_status_t (*head_logprob) (struct train_decoder *m, void *logp,
                                     void *entropy, void *dh, void *dw,
-                                    const void *w, const void *dlogp,
-                                    double inv_t, train_error_t *err);
+                                    const void *w, const int32_t *targets,
+                                    const void *dlogp, size_t N, double inv_t,
+                                    train_error_t *err);
     /* What decoder_choices and decoder_take_choices do; NULL: nothing. */
     train_status_t (*choices) (const struct train_decoder *m, void **ret,
                                size_t *ret_bytes, train_error_t *err);

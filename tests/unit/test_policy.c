@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include <train/optim.h>
 #include <train/policy.h>
 
 #include "decoder_impl.h"
@@ -238,6 +239,70 @@ static void test_dtypes (void **state)
     free (want);
 }
 
+static struct kern_ops counting;
+static const struct kern_ops *own;
+static size_t head_rows;
+
+static void matmul (void *y, const void *x, const void *w, size_t n, size_t in,
+                    size_t out, void *stream)
+{
+    head_rows += out == V ? n : 0;
+    own->matmul_fwd (y, x, w, n, in, out, stream);
+}
+
+/* Norm of the gradient of a pass of [dtype] whose targets are [aims]. */
+static double head_of (train_dtype_t dtype, const int32_t *aims,
+                       size_t *ret_rows)
+{
+    train_decoder_t *m = make (dtype, false, TRAIN_RECOMPUTE_NOTHING);
+    float logp[N], slopes[N];
+    double norm = -1;
+
+    fill (m);
+    own = m->kern;
+    counting = *own;
+    counting.matmul_fwd = matmul;
+    m->kern = &counting;
+    head_rows = 0;
+    assert_int_equal (
+        train_decoder_logps (logp, NULL, m, tokens, aims, B, T, HEAT, NULL),
+        TRAIN_OK);
+    *ret_rows = head_rows;
+    for (int r = 0; r < N; r++) {
+        assert_true (aims[r] >= 0 ? logp[r] < 0 : logp[r] == 0);
+        slopes[r] = 1;
+    }
+    assert_int_equal (train_decoder_policy_backward (m, slopes, NULL),
+                      TRAIN_OK);
+    assert_int_equal (train_norm (train_decoder_grads (m), &norm, NULL),
+                      TRAIN_OK);
+    m->kern = own;
+    train_decoder_destroy (m);
+    return norm;
+}
+
+/* The head is of rows with a target alone: none, some, all. */
+static void test_rows (void **state)
+{
+    static const train_dtype_t dtypes[] = {TRAIN_F64, TRAIN_F32, TRAIN_BF16};
+    int32_t none[N], all[N];
+    size_t rows;
+
+    (void)state;
+    for (int r = 0; r < N; r++) {
+        none[r] = -1;
+        all[r] = targets[r] < 0 ? 2 : targets[r];
+    }
+    for (int i = 0; i < 3; i++) {
+        assert_true (head_of (dtypes[i], none, &rows) == 0);
+        assert_int_equal (rows, 0);
+        assert_true (head_of (dtypes[i], targets, &rows) > 0);
+        assert_int_equal (rows, 7);
+        assert_true (head_of (dtypes[i], all, &rows) > 0);
+        assert_int_equal (rows, N);
+    }
+}
+
 static void test_refusals (void **state)
 {
     train_decoder_t *m = make (TRAIN_F32, true, TRAIN_RECOMPUTE_NOTHING);
@@ -270,9 +335,8 @@ static void test_refusals (void **state)
 int main (void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test (test_values),
-        cmocka_unit_test (test_gradient),
-        cmocka_unit_test (test_dtypes),
+        cmocka_unit_test (test_values),   cmocka_unit_test (test_gradient),
+        cmocka_unit_test (test_dtypes),   cmocka_unit_test (test_rows),
         cmocka_unit_test (test_refusals),
     };
 
