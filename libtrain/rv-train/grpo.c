@@ -484,6 +484,15 @@ static void close_all (struct grpo *g)
     train_group_destroy (g->run.group);
 }
 
+/* Prompts that are not open yet have one token at least. */
+static int longest_row (const struct grpo *g)
+{
+    size_t row;
+    int64_t prompt = g->rows ? grpo_rows_longest (g->rows, &row) : 1;
+
+    return (int)(prompt + g->run.set->grpo.max_new);
+}
+
 train_status_t run_grpo (const struct settings *set,
                          const volatile sig_atomic_t *stop, struct who *ret_who,
                          bool *ret_stopped, train_error_t *err)
@@ -509,7 +518,7 @@ train_status_t run_grpo (const struct settings *set,
     if (status == TRAIN_OK)
         status = train_trace_close (err);
     if (status == TRAIN_ENOMEM && !strstr (err->text, "another rank failed"))
-        oom_say (set, &g.run.config, ret_who->size);
+        oom_say (set, &g.run.config, ret_who->size, longest_row (&g));
     close_all (&g);
     return status;
 }

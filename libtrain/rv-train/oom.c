@@ -24,7 +24,7 @@ struct text {
                                            __VA_ARGS__);                       \
     } while (0)
 
-static void add_table (struct text *t, const struct settings *set,
+static void add_table (struct text *t, const struct settings *set, int seq,
                        const struct mem_row *rows, size_t n)
 {
     size_t sum = 0;
@@ -32,9 +32,10 @@ static void add_table (struct text *t, const struct settings *set,
     ADD (t, "rv-train: what a rank holds:\n");
     if (set->task == TASK_GRPO)
         ADD (t,
-             "  (rows of data.seq=%d tokens; beside it the cache of what is "
+             "  (rows of %d tokens, the longest prompt and "
+             "grpo.max_completion_length=%d; beside it the cache of what is "
              "written, and a reference)\n",
-             (int)set->seq);
+             seq, (int)set->grpo.max_new);
     for (size_t i = 0; i < n; i++) {
         ADD (t, "  %-36s %-5s %16zu bytes\n", rows[i].what, rows[i].dtype,
              rows[i].bytes);
@@ -69,7 +70,10 @@ static void add_hints (struct text *t, const struct settings *set, int world,
     if (world == 1)
         ADD (t, "  more ranks with shard.strategy=full, which share weights, "
                 "gradients and moments\n");
-    ADD (t, "  a smaller data.seq or model\n");
+    ADD (t, "  a smaller %s or model\n",
+         set->task != TASK_GRPO
+             ? "data.seq"
+             : "grpo.max_completion_length, shorter prompts");
 }
 
 /* Of the GPU that this rank trains on. */
@@ -89,18 +93,18 @@ static bool is_sm_90a (const train_decoder_config_t *model)
 }
 
 void oom_say (const struct settings *set, const train_decoder_config_t *model,
-              int world)
+              int world, int seq)
 {
     train_trainer_options_t options = settings_trainer (set);
     struct mem_row rows[MEM_ROWS];
     struct text t = {.used = 0};
     size_t n;
 
-    if (mem_table (model, is_sm_90a (model), &options, world, (int)set->seq,
+    if (mem_table (model, is_sm_90a (model), &options, world, seq,
                    set->tune.documents, rows, &n, NULL)
         != TRAIN_OK)
         return;
-    add_table (&t, set, rows, n);
+    add_table (&t, set, seq, rows, n);
     add_hints (&t, set, world, &options);
     fputs (t.data, stderr);
 }

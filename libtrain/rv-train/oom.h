@@ -8,8 +8,9 @@
 #include "settings.h"
 
 /* oom_say - a table of a rank's arrays of this model and what would make them
- * smaller, on stderr; nothing where it cannot be told. */
+ * smaller, on stderr; nothing where it cannot be told.
+ *   seq   tokens of the longest row */
 void oom_say (const struct settings *set, const train_decoder_config_t *model,
-              int world);
+              int world, int seq);
 
 #endif

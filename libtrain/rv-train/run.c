@@ -450,7 +450,7 @@ train_status_t run_training (const struct settings *set,
     if (status == TRAIN_OK)
         status = train_trace_close (err);
     if (status == TRAIN_ENOMEM && !strstr (err->text, "another rank failed"))
-        oom_say (set, &r.config, ret_who->size);
+        oom_say (set, &r.config, ret_who->size, (int)set->seq);
     metrics_close (r.metrics);
     train_trainer_destroy (r.trainer);
     train_decoder_destroy (r.decoder);

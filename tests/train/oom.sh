@@ -5,6 +5,9 @@
 # shellcheck source=tests/train/lib.bash
 . "$top_srcdir/tests/train/lib.bash"
 
+# shellcheck source=tests/train/grpo.bash
+. "$top_srcdir/tests/train/grpo.bash"
+
 i=$tmp/o.ini
 small "$i"
 
@@ -35,6 +38,14 @@ ok "activations that do not fit are 1" test $? = 1
 ok "the table has them" grep -Eq '^  activations: kept by blocks +BF16 +[0-9]{9,} bytes$' "$tmp/out"
 ok "and masters" grep -Eq '^  masters of the weights +F32 ' "$tmp/out"
 ok "no hint of bf16" bash -c '! grep -q precision.param "$0"' "$tmp/out"
+ok "no hint of what grpo has" bash -c '! grep -q grpo "$0"' "$tmp/out"
+grpo_files "$tmp"
+limited 600000 "$tmp/small.ini" "${big[@]}"
+ok "grpo that does not fit is 1" test $? = 1
+row=$(sed -nE 's/^  \(rows of ([0-9]+) tokens, the longest prompt and grpo.max_completion_length=([0-9]+); .*/\1 \2/p' "$tmp/out")
+ok "its rows are prompts of 6 bytes and completions" test "${row% *}" = $((6 + ${row#* }))
+ok "of which fewer tokens need less" grep -q '^  a smaller grpo.max_completion_length, shorter prompts or model$' "$tmp/out"
+ok "data.seq is not said, which it has not" bash -c '! grep -q data.seq "$0"' "$tmp/out"
 ok "what fits has no table" limited 600000 "$i"
 ok "so" bash -c '! grep -q "what a rank holds" "$0"' "$tmp/out"
 plan
