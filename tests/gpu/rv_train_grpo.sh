@@ -71,7 +71,29 @@ for s in no_shard full; do
         ok "have the bits" alike "$tmp/cuda.whole.$s.$p" "$tmp/cuda.part.$s.$p"
     done
 done
+# A policy that comes by units: the completions and losses of a whole one, bit for bit.
+units ()
+{
+    local by=$1 name=$2 w
+    shift 2
+    for w in whole unit; do
+        ok "$w, $name" $by "$w.$name" shard.strategy=full "grpo.gather=$w" \
+            "grpo.completions=$tmp/said.$w.$name" grpo.completions_shown=1000 \
+            model.vocab=264 model.ffn=192 "$@"
+        ok "as it says" grep -q "^gather: ${w/unit/by unit}" "$tmp/out"
+    done
+    ok "the same metrics" alike "$tmp/cuda.whole.$name" "$tmp/cuda.unit.$name"
+    ok "and completions" cmp "$tmp/said.whole.$name" "$tmp/said.unit.$name"
+}
+for p in fp32 bf16; do
+    units "on cuda" "gather.$p" "precision.param=$p" grpo.num_iterations=2
+    units "on cuda" "gather.untied.$p" "precision.param=$p" model.tie=off shard.prefetch=2 grpo.at_once=3
+    units "on cuda" "gather.lora.$p" "precision.param=$p" "${l[@]}"
+done
+units "on cuda" gather.same precision.param=bf16 grpo.batch_invariant=on
 if [ "$gpus" -gt 1 ]; then
+    units "over 2" gather.two precision.param=bf16 grpo.num_iterations=2
+    units "over 2" gather.few precision.param=bf16 grpo.at_once=2
     for s in ddp grad_op full; do
         ok "two GPUs of $s" over 2 two.$s shard.strategy=$s
         ok "the same" near "$tmp/cuda.one" "$tmp/cuda.two.$s" 2e-4 8
