@@ -45,6 +45,17 @@ static void add_table (struct text *t, const struct settings *set, int seq,
          (double)sum / (1 << 30));
 }
 
+/* Could masters be rounded as they are gathered? */
+static bool keeps_rounded (const struct settings *set)
+{
+    bool sharded = set->strategy == TRAIN_SHARD_GRAD_OP
+                   || set->strategy == TRAIN_FULL_SHARD;
+    bool half = set->param == BF16 || set->param == FP16;
+
+    return sharded && half && !set->round_late && !set->offload
+           && !set->stochastic_rounding;
+}
+
 static void add_hints (struct text *t, const struct settings *set, int world,
                        const train_trainer_options_t *o)
 {
@@ -67,6 +78,8 @@ static void add_hints (struct text *t, const struct settings *set, int world,
              world);
     if (set->device == DEVICE_CUDA && !set->offload)
         ADD (t, "  shard.offload=on: moments and masters in host memory\n");
+    if (keeps_rounded (set))
+        ADD (t, "  shard.round_late=on: no rounded weights beside masters\n");
     if (world == 1)
         ADD (t, "  more ranks with shard.strategy=full, which share weights, "
                 "gradients and moments\n");

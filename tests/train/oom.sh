@@ -39,6 +39,11 @@ ok "the table has them" grep -Eq '^  activations: kept by blocks +BF16 +[0-9]{9,
 ok "and masters" grep -Eq '^  masters of the weights +F32 ' "$tmp/out"
 ok "no hint of bf16" bash -c '! grep -q precision.param "$0"' "$tmp/out"
 ok "no hint of what grpo has" bash -c '! grep -q grpo "$0"' "$tmp/out"
+ok "nor of rounding a shard late" bash -c '! grep -q round_late "$0"' "$tmp/out"
+limited 600000 "$i" data.batch=4096 data.seq=256 precision.param=bf16 shard.strategy=full
+ok "of what is sharded it is named" grep -q '^  shard.round_late=on: no rounded weights beside masters$' "$tmp/out"
+limited 600000 "$i" data.batch=4096 data.seq=256 precision.param=bf16 shard.strategy=full shard.round_late=on
+ok "unless it is on" bash -c 'grep -q "what would need less" "$0" && ! grep -q round_late "$0"' "$tmp/out"
 grpo_files "$tmp"
 limited 600000 "$tmp/small.ini" "${big[@]}"
 ok "grpo that does not fit is 1" test $? = 1
