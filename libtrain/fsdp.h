@@ -110,6 +110,26 @@ train_status_t fsdp_create (const struct fsdp_options *opts,
 /* Waits for collectives that are under way; NULL is fine. */
 void fsdp_destroy (struct fsdp *fsdp);
 
+/* What lends activations the shard's gradients, which begin at [base]; as
+ * struct fsdp_model has the visits, [tail]: the last is of a unit that was
+ * visited before. fsdp_lendable - bytes of each room; 0: there is none.
+ *   at   (n_visits) written: where it is of each visit that has one; NULL: not
+ *        wanted */
+struct fsdp_lender {
+    const train_shard_plan_t *plan;
+    const size_t *visits;
+    size_t n_visits;
+    bool tail;
+    uintptr_t base;
+    size_t esize; /* bytes of a gradient */
+};
+size_t fsdp_lendable (const struct fsdp_lender *lender, uintptr_t *at);
+/* fsdp_lends_decoder - the same of an engine over a decoder, sharded by [world]
+ * ranks of GPUs. TRAIN_EINVAL, TRAIN_ENOMEM. */
+train_status_t fsdp_lends_decoder (const struct fsdp_options *opts,
+                                   const train_decoder_t *decoder, int world,
+                                   size_t *ret_bytes, train_error_t *err);
+
 /* fsdp_of_decoder - the same for a decoder, whose hooks are set: it is one
  * without arenas for the sharded strategies, with arenas for the others.
  * Destroy the engine before the decoder. */

@@ -131,6 +131,47 @@ static train_status_t list_visits (const train_decoder_t *d, size_t **ret,
     return TRAIN_OK;
 }
 
+static train_status_t plan_of (const struct fsdp_options *o,
+                               const train_decoder_t *d, int world,
+                               train_shard_plan_t **ret, train_error_t *err)
+{
+    train_shard_layout_t layout = {.size = sizeof (layout),
+                                   .world = world,
+                                   .wrap = o->wrap,
+                                   .least = o->least};
+    train_shard_param_t *params = NULL;
+    size_t n;
+    train_status_t status = read_params (d, &params, &n, err);
+
+    if (status == TRAIN_OK)
+        status = train_shard_plan_create (&layout, params, n, ret, err);
+    free (params);
+    return status;
+}
+
+train_status_t fsdp_lends_decoder (const struct fsdp_options *o,
+                                   const train_decoder_t *d, int world,
+                                   size_t *ret_bytes, train_error_t *err)
+{
+    bool far = o->offload && d->kern->elem_size != d->kern->real_size;
+    struct fsdp_lender l = {.tail = d->config.tie, .esize = d->kern->real_size};
+    train_shard_plan_t *plan = NULL;
+    size_t *visits = NULL;
+    train_status_t status = plan_of (o, d, world, &plan, err);
+
+    if (status == TRAIN_OK)
+        status = list_visits (d, &visits, &l.n_visits, err);
+    if (status == TRAIN_OK) {
+        l.plan = plan;
+        l.visits = visits;
+        l.base = far ? 0 : train_shard_size (plan) * l.esize;
+        *ret_bytes = o->no_sync ? 0 : fsdp_lendable (&l, NULL);
+    }
+    train_shard_plan_destroy (plan);
+    free (visits);
+    return status;
+}
+
 /* The group moves what is where the decoder is. */
 static train_status_t check_place (const train_group_t *group,
                                    const train_decoder_t *d, train_error_t *err)

@@ -11,16 +11,6 @@
 #include "err.h"
 #include "fsdp_impl.h"
 
-/* The visits in flat unit [u], but for the first visit and a second one. */
-static size_t tenants (const struct fsdp *f, size_t u)
-{
-    size_t n = 0;
-
-    for (size_t v = 1; v < f->n_visits - f->tail; v++)
-        n += f->stays[f->stay_of[v]].unit == u;
-    return n;
-}
-
 /* A flat unit whose second visit is in the head is reduced before its blocks'
  * backward. */
 static bool is_twice (const struct fsdp *f, size_t u)
@@ -28,39 +18,80 @@ static bool is_twice (const struct fsdp *f, size_t u)
     return f->tail && f->stays[f->n_stays - 1].unit == u;
 }
 
-/* Each visit's part of its flat unit, in whole lines; the least part goes to
- * [bytes]. */
-static void divide (const struct fsdp *f, void **at, size_t *bytes)
+/* The flat unit of a visit. */
+static int flat_of (const struct fsdp_lender *l, size_t visit)
 {
-    size_t seen = 0;
+    return train_shard_unit_of (l->plan, (int)l->visits[visit]);
+}
 
-    *bytes = SIZE_MAX;
-    for (size_t v = 1; v < f->n_visits - f->tail; v++) {
-        size_t u = f->stays[f->stay_of[v]].unit, n = tenants (f, u), each;
-        const train_shard_unit_t *plan = f->units[u].plan;
-        uintptr_t from = (uintptr_t)f->grads.t.data + plan->at * f->esize;
-        uintptr_t end = from + plan->chunk * f->esize;
+/* The visits in flat unit [u], but for the first visit and a second one. */
+static size_t tenants (const struct fsdp_lender *l, int u)
+{
+    size_t n = 0;
 
-        from = (from + DECODER_ALIGN - 1) / DECODER_ALIGN * DECODER_ALIGN;
-        each = end > from && !is_twice (f, u)
-                   ? (end - from) / n / DECODER_ALIGN * DECODER_ALIGN
-                   : 0;
-        seen = v > 1 && f->stays[f->stay_of[v - 1]].unit == u ? seen + 1 : 0;
-        at[v] = (char *)f->grads.t.data + (from - (uintptr_t)f->grads.t.data)
-                + seen * each;
+    for (size_t v = 1; v < l->n_visits - l->tail; v++)
+        n += flat_of (l, v) == u;
+    return n;
+}
+
+/* Where a flat unit's rooms begin, and bytes of each, in whole lines. */
+static uintptr_t rooms_of (const struct fsdp_lender *l, int u, size_t *each)
+{
+    const train_shard_unit_t *plan = train_shard_unit (l->plan, (size_t)u);
+    uintptr_t from = l->base + plan->at * l->esize;
+    uintptr_t end = from + plan->chunk * l->esize;
+    bool twice = l->tail && flat_of (l, l->n_visits - 1) == u;
+
+    from = (from + DECODER_ALIGN - 1) / DECODER_ALIGN * DECODER_ALIGN;
+    *each = end > from && !twice
+                ? (end - from) / tenants (l, u) / DECODER_ALIGN * DECODER_ALIGN
+                : 0;
+    return from;
+}
+
+size_t fsdp_lendable (const struct fsdp_lender *l, uintptr_t *at)
+{
+    size_t least = SIZE_MAX, seen = 0, each;
+
+    for (size_t v = 1; v < l->n_visits - l->tail; v++) {
+        int u = flat_of (l, v);
+        uintptr_t from = rooms_of (l, u, &each);
+
+        seen = v > 1 && flat_of (l, v - 1) == u ? seen + 1 : 0;
+        if (at)
+            at[v] = from + seen * each;
         /* a tied head's norm is small, and takes none */
-        if (each < *bytes && !(f->tail && v == f->n_visits - 2))
-            *bytes = each;
+        if (each < least && !(l->tail && v == l->n_visits - 2))
+            least = each;
     }
-    if (*bytes == SIZE_MAX)
-        *bytes = 0;
+    return least == SIZE_MAX ? 0 : least;
+}
+
+/* The same as pointers. */
+static train_status_t divide (const struct fsdp *f, void **at, size_t *bytes,
+                              train_error_t *err)
+{
+    struct fsdp_lender l = {
+        f->plan, f->visits, f->n_visits, f->tail, (uintptr_t)f->grads.t.data,
+        f->esize};
+    uintptr_t *where = calloc (f->n_visits, sizeof (*where));
+
+    if (!where)
+        return err_set (err, TRAIN_ENOMEM, "no memory for %zu rooms",
+                        f->n_visits);
+    *bytes = fsdp_lendable (&l, where);
+    for (size_t v = 1; v < f->n_visits - f->tail; v++)
+        at[v] = (char *)f->grads.t.data + (where[v] - l.base);
+    free (where);
+    return TRAIN_OK;
 }
 
 train_status_t fsdp_rooms (struct fsdp *f, const struct fsdp_model *m,
                            train_error_t *err)
 {
+    train_status_t status;
     void **at;
-    size_t bytes;
+    size_t bytes = 0;
 
     f->lends = f->spend != NULL;
     if (!f->sharded || !f->spend || !m->rooms)
@@ -68,11 +99,13 @@ train_status_t fsdp_rooms (struct fsdp *f, const struct fsdp_model *m,
     if (!(at = calloc (f->n_visits + 1, sizeof (*at))))
         return err_set (err, TRAIN_ENOMEM, "no memory for %zu rooms",
                         f->n_visits);
-    divide (f, at, &bytes);
-    f->lends = bytes > 0;
-    m->rooms (f->arg, at, bytes);
+    status = divide (f, at, &bytes, err);
+    if (status == TRAIN_OK) {
+        f->lends = bytes > 0;
+        m->rooms (f->arg, at, bytes);
+    }
     free (at);
-    return TRAIN_OK;
+    return status;
 }
 
 void fsdp_spend (struct fsdp *f)

@@ -11,6 +11,7 @@
 
 #include "decoder_impl.h"
 #include "err.h"
+#include "fsdp.h"
 #include "fsdp_fit.h"
 #include "optim_far.h"
 
@@ -270,23 +271,22 @@ static train_status_t need_host (train_decoder_t *m, int pass, int seq,
 }
 
 /* Gradients are written, not added: those of the whole model, or of a shard. */
-static void need_rooms (const train_decoder_t *m,
-                        const train_trainer_options_t *o, size_t world,
-                        struct decoder_need *need)
+static train_status_t need_rooms (const train_decoder_t *m,
+                                  const train_trainer_options_t *o, int world,
+                                  struct decoder_need *need, train_error_t *err)
 {
-    size_t n = decoder_n_units (m) - (m->config.tie ? 1 : 0);
+    const struct fsdp_options f = {
+        .wrap = o->wrap,
+        .least = o->least,
+        .no_sync = o->no_sync,
+        .offload = o->offload,
+    };
 
     need->lend = decoder_lendable (m);
     if (o->strategy < TRAIN_SHARD_GRAD_OP)
-        return;
-    need->roomless = n - 1;
-    need->lend = o->no_sync ? 0 : SIZE_MAX;
-    for (size_t u = 1; u < n; u++) {
-        size_t bytes = decoder_unit (m, u)->count / world * need->real;
-
-        if (bytes < need->lend)
-            need->lend = bytes / DECODER_ALIGN * DECODER_ALIGN;
-    }
+        return TRAIN_OK;
+    need->roomless = m->config.tie ? m->dims.L : m->dims.L + 1;
+    return fsdp_lends_decoder (&f, m, world, &need->lend, err);
 }
 
 /* Rings of four slots (host_seg.c): one a rank, one of sums, one of results. */
@@ -339,8 +339,8 @@ train_status_t mem_table (const train_decoder_config_t *model, bool sm_90a,
     m->T = seq;
     status = alone ? freeze (m, o, err) : TRAIN_OK;
     need.roomless = decoder_roomless (m);
-    if (gpu && (o->batch + world - 1) / world <= pass)
-        need_rooms (m, o, (size_t)world, &need);
+    if (status == TRAIN_OK && gpu && (o->batch + world - 1) / world <= pass)
+        status = need_rooms (m, o, world, &need, err);
     if (status == TRAIN_OK)
         status = gpu ? need_gpu (m, sm_90a, pass, seq, &need, err)
                      : need_host (m, pass, seq, &need, err);

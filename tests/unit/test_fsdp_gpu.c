@@ -89,6 +89,20 @@ static bool may_lend (const struct rank *r)
            && (!run.tie || run.opts.least == 0);
 }
 
+/* Is it foreseen what each room has? Made-up memory begins anywhere in a line. */
+static void check_rooms (struct job *job, int rank, struct rank *r)
+{
+    size_t had = r->decoder->room_bytes, bytes = 1;
+
+    if (run.opts.strategy < TRAIN_SHARD_GRAD_OP)
+        return;
+    if (fsdp_lends_decoder (&run.opts, r->decoder, train_group_size (r->group),
+                            &bytes, NULL)
+            != TRAIN_OK
+        || bytes > had + DECODER_ALIGN || had > bytes + DECODER_ALIGN)
+        note (job, rank, "rooms foretold and had", (int)bytes, 0, had);
+}
+
 static void body (struct job *job, int rank, train_group_t *group)
 {
     struct seen *seen = &job->shared->seen[rank];
@@ -96,6 +110,8 @@ static void body (struct job *job, int rank, train_group_t *group)
     char text[160];
 
     seen->status = open_rank (&r, &seen->err);
+    if (seen->status == TRAIN_OK)
+        check_rooms (job, rank, &r);
     for (int s = 0; s < run.steps && seen->status == TRAIN_OK; s++) {
         double got[2];
 
