@@ -3,12 +3,15 @@
  * what they were worth, and log-probabilities of the policy that wrote them
  *
  * All ranks have all of it (grpo_logps), so the first one's is written and is
- * given to the others. Between cycles there is nothing to keep. */
+ * given to the others. Between cycles there is but the reference's hash to keep. */
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "err.h"
 #include "grpo_run.h"
+#include "reference.h"
 
 /* An array of M rows, of one name in the checkpoint. */
 struct kept {
@@ -115,14 +118,59 @@ static size_t pieces (train_grpo_trainer_t *t,
     return (size_t)n + 1;
 }
 
+static train_ckpt_piece_t reference_piece (int64_t data[2])
+{
+    return (train_ckpt_piece_t){
+        .name = "reference.hash",
+        .dtype = TRAIN_I64,
+        .ndim = 1,
+        .shape = {2},
+        .count = 2,
+        .data = data,
+        .file = "cycle",
+    };
+}
+
 size_t grpo_beside (void *arg, train_ckpt_piece_t ret[TRAINER_BESIDE])
 {
     train_grpo_trainer_t *t = arg;
+    size_t n = 0;
 
-    if (!is_amid (t))
-        return 0;
-    note_metrics (t);
-    return pieces (t, ret);
+    if (is_amid (t)) {
+        note_metrics (t);
+        n = pieces (t, ret);
+    }
+    reference_hash (t->reference, t->referred);
+    if (t->referred[0])
+        ret[n++] = reference_piece (t->referred);
+    return n;
+}
+
+/* The checkpoint's reference, if it has one that is known, and this one. It may
+ * be meant so: a line says it. */
+static train_status_t compare_reference (train_grpo_trainer_t *t,
+                                         const char *path, train_error_t *err)
+{
+    int64_t there[2] = {0, 0}, here[2];
+    train_ckpt_piece_t piece = reference_piece (there);
+    train_ckpt_t *ckpt = NULL;
+    char text[200];
+
+    reference_hash (t->reference, here);
+    if (!here[0])
+        return TRAIN_OK;
+    TRY (train_ckpt_open (path, &ckpt, err));
+    if (train_ckpt_read (ckpt, &piece, 1, NULL) != TRAIN_OK)
+        there[0] = 0; /* written by none, or before it was kept */
+    train_ckpt_close (ckpt);
+    if (there[0] != here[0] || there[1] == here[1])
+        return TRAIN_OK;
+    snprintf (text, sizeof (text),
+              "the reference is another one than the run had: its hash is "
+              "%016" PRIx64 ", and was %016" PRIx64
+              "; the KL is to the new one from here on",
+              (uint64_t)here[1], (uint64_t)there[1]);
+    return trainer_add_note (t->trainer, text, err);
 }
 
 static train_status_t read_all (train_grpo_trainer_t *t, const char *path,
@@ -190,11 +238,13 @@ train_status_t grpo_loaded (void *arg, const char *path, train_error_t *err)
     train_status_t status = TRAIN_OK;
 
     t->made = 0;
-    if (p.at == 0)
-        return TRAIN_OK;
     if (train_group_rank (t->group) == 0)
+        status = compare_reference (t, path, err);
+    if (train_group_rank (t->group) == 0 && status == TRAIN_OK && p.at != 0)
         status = read_all (t, path, err);
     TRY (trainer_agree (t->group, status, err));
+    if (p.at == 0)
+        return TRAIN_OK;
     TRY (give_all (t, err));
     for (int k = 0; k < x->M; k++) {
         TRY (check (t, k, err));

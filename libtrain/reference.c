@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <xxhash.h>
+
 #include "err.h"
 
 struct train_reference {
@@ -48,6 +50,17 @@ void train_reference_close (train_reference_t *r)
 train_status_t train_reference_check (train_reference_t *r, train_error_t *err)
 {
     return r->ops->check ? r->ops->check (r->self, err) : TRAIN_OK;
+}
+
+void reference_hash (const train_reference_t *r, int64_t ret[2])
+{
+    uint64_t h = 0;
+
+    ret[0] = ret[1] = 0;
+    if (!r || !r->ops->hash || !r->ops->hash (r->self, &h))
+        return;
+    ret[0] = (int64_t)XXH3_64bits (r->ops->name, strlen (r->ops->name));
+    ret[1] = (int64_t)h;
 }
 
 train_status_t train_reference_join (train_reference_t *r, train_error_t *err)

@@ -23,7 +23,15 @@ struct reference_ops {
     /* join - what other ranks need of this one that has no rows; NULL: nothing.
      */
     train_status_t (*join) (void *self, train_error_t *err);
+    /* hash - of its weights, on this rank; NULL, or false: it is not known, or
+     * they are the policy's own. */
+    bool (*hash) (void *self, uint64_t *ret);
 };
+
+/* reference_hash - of the weights; two of one kind that differ are of other
+ * weights.
+ *   ret   its kind, then its weights; zeros where that is not known */
+void reference_hash (const train_reference_t *reference, int64_t ret[2]);
 
 /* reference_new - [self] becomes the reference's, also after a failure, when it
  * is closed.

@@ -18,6 +18,8 @@
 
 #include <jansson.h>
 
+#include <xxhash.h>
+
 #include "logps_wire.h"
 #include "opts.h"
 #include "reference.h"
@@ -111,8 +113,18 @@ static train_status_t http_logps (void *self, const int32_t *ids,
     return reference_in_parts (&rows, &h->most, ask_rows, h, err);
 }
 
-static const struct reference_ops http_ops = {
-    .name = "http", .logps = http_logps, .close = close_http};
+static bool http_hash (void *self, uint64_t *ret)
+{
+    const struct http *h = self;
+
+    *ret = XXH3_64bits (h->model, strlen (h->model));
+    return true;
+}
+
+static const struct reference_ops http_ops = {.name = "http",
+                                              .logps = http_logps,
+                                              .close = close_http,
+                                              .hash = http_hash};
 
 static train_status_t check_health (struct http *h, const struct reply *r,
                                     int vocab, int *ret_vocab,

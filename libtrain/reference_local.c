@@ -160,12 +160,22 @@ static train_status_t op_check (void *self, train_error_t *err)
                     "reference: its weights are not those that it had");
 }
 
+/* A base is in the policy's own checkpoint, and another decoder may change. */
+static bool op_hash (void *self, uint64_t *ret)
+{
+    const struct local *l = self;
+
+    *ret = l->hash;
+    return l->weights && l->hashed;
+}
+
 static const struct reference_ops ops = {
     .name = "decoder",
     .logps = op_logps,
     .close = op_close,
     .check = op_check,
     .join = op_join,
+    .hash = op_hash,
 };
 
 static train_status_t give (struct local *l, train_reference_t **ret,

@@ -67,6 +67,10 @@ struct train_trainer {
     char *note;      /* what a load has to say; NULL: nothing */
 };
 
+/* trainer_add_note - to what a load has to say. TRAIN_ENOMEM. */
+train_status_t trainer_add_note (train_trainer_t *trainer, const char *text,
+                                 train_error_t *err);
+
 /* trainer_compare - collective; TRAIN_EMISMATCH says in what ranks differ. */
 train_status_t trainer_compare (train_trainer_t *trainer, train_error_t *err);
 

@@ -288,6 +288,20 @@ static train_status_t take_note (train_trainer_t *t, const char *path,
                    : err_set (err, TRAIN_ENOMEM, "no memory for a line");
 }
 
+train_status_t trainer_add_note (train_trainer_t *t, const char *text,
+                                 train_error_t *err)
+{
+    char *note = NULL;
+
+    if (asprintf (&note, "%s%s%s", t->note ? t->note : "", t->note ? "; " : "",
+                  text)
+        < 0)
+        return err_set (err, TRAIN_ENOMEM, "no memory for a line");
+    free (t->note);
+    t->note = note;
+    return TRAIN_OK;
+}
+
 const char *train_trainer_note (const train_trainer_t *t)
 {
     return t->note;

@@ -17,6 +17,7 @@
 
 #include "decoder_impl.h"
 #include "group_ranks.h"
+#include "grpo_run.h"
 #include "grpo_task.h"
 #include "own_dir.h"
 
@@ -200,6 +201,17 @@ static void same_metrics (train_grpo_metrics_t a, train_grpo_metrics_t b)
     assert_int_equal (a.base.step, b.base.step);
 }
 
+/* The one of the weights as they are by now. */
+static void other_reference (struct run *r)
+{
+    train_reference_t *other = NULL;
+
+    assert_int_equal (train_reference_open_copy (r->decoder, &other, NULL),
+                      TRAIN_OK);
+    train_reference_close (r->reference);
+    r->reference = r->trainer->reference = other;
+}
+
 /* A cycle of four steps, and on from behind each of them: the same bits. */
 static void test_resume (void **state)
 {
@@ -240,6 +252,20 @@ static void test_resume (void **state)
                              train_decoder_numel (a.decoder) * sizeof (float));
         close_run (&b);
     }
+    b = make (&o, TRAIN_F32);
+    assert_int_equal (load (&b, "all", &err), TRAIN_OK);
+    assert_null (train_trainer_note (train_grpo_trainer_base (b.trainer)));
+    other_reference (&b);
+    for (int from = 4; from < 8; from += 3) { /* between cycles, and amid one */
+        const char *note;
+        char dir[40];
+
+        snprintf (dir, sizeof (dir), "all/step-%08d", from);
+        assert_int_equal (load (&b, dir, &err), TRAIN_OK);
+        note = train_trainer_note (train_grpo_trainer_base (b.trainer));
+        assert_true (note && strstr (note, "the reference is another one"));
+    }
+    close_run (&b);
     o.loss.low = 0.1; /* another loss is another run */
     b = make (&o, TRAIN_F32);
     assert_int_equal (load (&b, "all", &err), TRAIN_EINVAL);
