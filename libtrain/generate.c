@@ -352,28 +352,20 @@ static size_t slots_of (int B, int at_once)
     return (size_t)(at_once > 0 && at_once < B ? at_once : B);
 }
 
-/* Of a feed, for [all] tokens of prompts: memory. */
-static size_t rows_of (const train_decoder_t *m, size_t slots, size_t all)
-{
-    size_t most = m->gpu ? 8192 : 512;
-
-    most = all < most ? all : most;
-    return most < slots ? slots : most;
-}
-
 size_t generate_bytes (train_decoder_t *m, int B, int at_once, int T)
 {
     size_t slots = slots_of (B, at_once);
 
     return kv_bytes (m, slots, (size_t)T,
-                     rows_of (m, slots, (size_t)B * (size_t)T), slots);
+                     kv_feed_rows (m->gpu, (size_t)B * (size_t)T, slots),
+                     slots);
 }
 
 static train_status_t allot (struct run *r, size_t T, size_t all,
                              train_error_t *err)
 {
     r->slots = slots_of (r->B, r->o->at_once);
-    r->rows = rows_of (r->m, r->slots, all);
+    r->rows = kv_feed_rows (r->m->gpu, all, r->slots);
     r->text = calloc (r->slots, sizeof (*r->text));
     r->fed = calloc (r->slots, sizeof (*r->fed));
     r->lead = calloc (r->slots, sizeof (*r->lead));

@@ -106,6 +106,31 @@ static void parts_of (struct kv_cache *c, struct part part[PARTS])
     memcpy (part, all, sizeof (all));
 }
 
+size_t kv_feed_rows (bool gpu, size_t all, size_t slots)
+{
+    size_t most = gpu ? 8192 : 512; /* memory */
+    size_t rows = all < most ? all : most;
+
+    return rows < slots ? slots : rows;
+}
+
+size_t kv_foresee (train_decoder_t *m, bool gpu, size_t slots, size_t T,
+                   size_t rows, bool repetition, size_t *ret_kept)
+{
+    struct kv_cache c = {
+        .m = m, .slots = slots, .T = T, .rows = rows, .wants = slots};
+    size_t seen = slots * kern_seen_words (m->dims.V) * sizeof (uint32_t);
+    size_t sum = repetition ? seen : 0;
+    struct part part[PARTS];
+
+    parts_of (&c, part);
+    for (size_t i = 0; i < PARTS; i++)
+        if (part[i].p != &c.scratch)
+            sum += part[i].bytes;
+    *ret_kept = part[0].bytes + part[1].bytes;
+    return gpu ? sum : sum + host_scratch (&c);
+}
+
 /* The last of the parts stand in pinned memory as well. */
 enum { PINNED = 5 };
 

@@ -57,6 +57,15 @@ train_status_t kv_create (train_decoder_t *decoder, size_t slots, size_t T,
                           train_error_t *err);
 void kv_destroy (struct kv_cache *cache); /* NULL is fine */
 
+/* kv_feed_rows - tokens of a feed where [all] are in the prompts, of [slots] texts.
+ * kv_foresee - bytes that kv_create and kv_rules take of a device, by arithmetic.
+ *   decoder      of its layout alone; [gpu]: it is to be on one
+ *   repetition   seen tokens are kept
+ *   ret_kept     of them, keys and values */
+size_t kv_feed_rows (bool gpu, size_t all, size_t slots);
+size_t kv_foresee (train_decoder_t *decoder, bool gpu, size_t slots, size_t T,
+                   size_t rows, bool repetition, size_t *ret_kept);
+
 /* What a feed is of; host memory of the cache, to be written by the caller. */
 struct kv_rows {
     int32_t *tokens; /* (N) in the vocabulary */

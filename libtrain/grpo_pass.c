@@ -12,8 +12,7 @@
 #include "err.h"
 #include "grpo_run.h"
 
-#define ALIGN    256
-#define GPU_STEP 64 /* lengths on a GPU: each is a plan of attention */
+#define ALIGN 256
 
 /* Arrays of a pass in t->work, as offsets. [real] ones are the kernels'. */
 struct room {
@@ -54,6 +53,11 @@ static struct room room_of (const train_decoder_t *m, int B, int T)
         r.fgrad = r.dlogp;
     }
     return r;
+}
+
+size_t grpo_work_bytes (const train_decoder_t *m, int B, int T)
+{
+    return room_of (m, B, T).bytes;
 }
 
 void grpo_work_fini (train_grpo_trainer_t *t)
@@ -142,7 +146,7 @@ static train_status_t start (train_grpo_trainer_t *t, int first, int B,
         if (grpo_wide (t, k) - 1 > T)
             T = grpo_wide (t, k) - 1;
     if (m->gpu)
-        T = (T + GPU_STEP - 1) / GPU_STEP * GPU_STEP;
+        T = (T + GRPO_GPU_STEP - 1) / GRPO_GPU_STEP * GRPO_GPU_STEP;
     *b = (struct batch){first, B, T, room_of (m, B, T), 0};
     TRY (grow (t, b->at.bytes, (size_t)B * (size_t)T, err));
     for (int i = 0; i < B; i++)

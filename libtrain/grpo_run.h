@@ -138,7 +138,11 @@ train_status_t grpo_cycle (train_grpo_trainer_t *t, int64_t cycle,
 size_t grpo_beside (void *arg, train_ckpt_piece_t ret[TRAINER_BESIDE]);
 train_status_t grpo_loaded (void *arg, const char *path, train_error_t *err);
 
+/* On a GPU each length of rows is a plan of attention: they are multiples. */
+#define GRPO_GPU_STEP 64
+
 /* grpo_work_fini - give room back.
+ * grpo_work_bytes - of the arrays of a pass of (B,T), where the kernels are.
  * grpo_logps - t->old and t->ref of this rank's rows of all steps of the cycle,
  * as far as they are wanted. Collective.
  * grpo_wide - tokens of prompt and completion [k].
@@ -146,6 +150,7 @@ train_status_t grpo_loaded (void *arg, const char *path, train_error_t *err);
  * grpo_count_anew - no pass of the step has been reported.
  * grpo_pass - the trainer_source's. */
 void grpo_work_fini (train_grpo_trainer_t *t);
+size_t grpo_work_bytes (const train_decoder_t *m, int B, int T);
 int grpo_wide (const train_grpo_trainer_t *t, int k);
 train_status_t grpo_old (train_grpo_trainer_t *t, int first, int n,
                          train_error_t *err);

@@ -30,7 +30,15 @@ static void add (struct table *t, const char *what, const char *dtype,
                  size_t bytes, bool acts)
 {
     if (bytes > 0 && t->n < MEM_ROWS)
-        t->rows[t->n++] = (struct mem_row){what, dtype, bytes, acts};
+        t->rows[t->n++] = (struct mem_row){what, dtype, bytes, acts, false};
+}
+
+static void add_far (struct table *t, const char *what, const char *dtype,
+                     size_t bytes)
+{
+    add (t, what, dtype, bytes, false);
+    if (t->n > 0)
+        t->rows[t->n - 1].host = true;
 }
 
 int mem_pass (const train_trainer_options_t *o, int world)
@@ -180,6 +188,8 @@ static train_status_t add_model (struct table *t, const train_decoder_t *m,
          o->offload ? 0 : 2 * with_moments (m, o, held) * real, false);
     add (t, "pieces of what is offloaded", wide,
          o->offload ? adamw_far_bytes (held) : 0, false);
+    if (o->offload)
+        add_far (t, "masters and moments", wide, 3 * held * real);
     return TRAIN_OK;
 }
 
@@ -316,6 +326,46 @@ size_t mem_saved (const train_decoder_config_t *model,
     return bytes;
 }
 
+/* The layout of a pass of [m], whose rooms [need] has. */
+static train_status_t lay (train_decoder_t *m, bool gpu, bool sm_90a, int pass,
+                           int seq, struct decoder_need *need,
+                           struct decoder_acts *acts, train_error_t *err)
+{
+    m->B = pass;
+    m->T = seq;
+    TRY (gpu ? need_gpu (m, sm_90a, pass, seq, need, err)
+             : need_host (m, pass, seq, need, err));
+    return decoder_acts_layout (&m->dims, need, pass, seq, acts, err);
+}
+
+static struct decoder_need need_of (const train_decoder_t *m, bool docs)
+{
+    return (struct decoder_need){.recompute = (int)m->config.recompute,
+                                 .docs = docs,
+                                 .elem = m->kern->elem_size,
+                                 .real = m->kern->real_size,
+                                 .roomless = decoder_roomless (m)};
+}
+
+train_status_t mem_acts (const train_decoder_config_t *model, bool sm_90a,
+                         int rows, int seq, size_t *ret, train_error_t *err)
+{
+    bool gpu = model->device.device_type == kDLCUDA;
+    train_decoder_config_t c = *model;
+    struct decoder_acts acts = {0};
+    struct decoder_need need;
+    train_decoder_t *m = NULL;
+    train_status_t status;
+
+    c.device = (DLDevice){kDLCPU, 0};
+    TRY (decoder_create_bare (&c, &m, err));
+    need = need_of (m, false);
+    status = lay (m, gpu, sm_90a, rows, seq, &need, &acts, err);
+    *ret = acts.bytes;
+    train_decoder_destroy (m);
+    return status;
+}
+
 train_status_t mem_table (const train_decoder_config_t *model, bool sm_90a,
                           const train_trainer_options_t *o, int world, int seq,
                           bool docs, struct mem_row *rows, size_t *ret_n,
@@ -326,26 +376,19 @@ train_status_t mem_table (const train_decoder_config_t *model, bool sm_90a,
     train_decoder_config_t c = *model;
     struct table t = {.rows = rows};
     struct decoder_acts acts = {0};
-    struct decoder_need need = {.recompute = (int)c.recompute, .docs = docs};
+    struct decoder_need need;
     int pass = mem_pass (o, world);
     train_decoder_t *m = NULL;
     train_status_t status;
 
     c.device = (DLDevice){kDLCPU, 0};
     TRY (decoder_create_bare (&c, &m, err));
-    need.elem = m->kern->elem_size;
-    need.real = m->kern->real_size;
-    m->B = pass;
-    m->T = seq;
     status = alone ? freeze (m, o, err) : TRAIN_OK;
-    need.roomless = decoder_roomless (m);
+    need = need_of (m, docs);
     if (status == TRAIN_OK && gpu && (o->batch + world - 1) / world <= pass)
         status = need_rooms (m, o, world, &need, err);
     if (status == TRAIN_OK)
-        status = gpu ? need_gpu (m, sm_90a, pass, seq, &need, err)
-                     : need_host (m, pass, seq, &need, err);
-    if (status == TRAIN_OK)
-        status = decoder_acts_layout (&m->dims, &need, pass, seq, &acts, err);
+        status = lay (m, gpu, sm_90a, pass, seq, &need, &acts, err);
     if (status == TRAIN_OK)
         status = add_model (&t, m, o, (size_t)world, alone, err);
     if (status == TRAIN_OK) {

@@ -8,13 +8,14 @@
 
 #include <train/trainer.h>
 
-#define MEM_ROWS 16
+#define MEM_ROWS 32
 
 struct mem_row {
     const char *what;
     const char *dtype; /* "F32"; "-" where there are several */
     size_t bytes;
     bool acts; /* grows with the rows of a pass */
+    bool host; /* of the host's memory, where the others are of a GPU's */
 };
 
 /* mem_table - the arrays of a trainer, by arithmetic alone.
@@ -30,6 +31,11 @@ train_status_t mem_table (const train_decoder_config_t *model, bool sm_90a,
                           const train_trainer_options_t *opts, int world,
                           int seq, bool docs, struct mem_row *rows,
                           size_t *ret_n, train_error_t *err);
+
+/* mem_acts - bytes of a decoder's activations of [rows] sequences of [seq] tokens
+ * that have no room lent; 0 on failure, as mem_table has it. */
+train_status_t mem_acts (const train_decoder_config_t *model, bool sm_90a,
+                         int rows, int seq, size_t *ret, train_error_t *err);
 
 /* mem_saved - bytes of the copy from which a checkpoint is written: masters and
  * moments of a rank. 0: the model cannot be. */

@@ -19,29 +19,12 @@
 
 #include <jansson.h>
 
-#include "check_rate.h"
+#include "check_impl.h"
 #include "libtrain/err.h"
-#include "libtrain/mem_table.h"
 #include "model_dir.h"
 #include "open_data.h"
-#include "settings.h"
 
-#define RANKS_MAX  65536
-#define CHECK_ROWS (MEM_ROWS + 4)
-
-struct check {
-    const char *file;
-    const struct check_device *device;
-    int ranks;
-    double tflops; /* 0: the device's own */
-    bool json;
-    struct settings set;
-    train_decoder_config_t model;
-    train_data_t *data;
-    struct mem_row row[CHECK_ROWS];
-    size_t n;
-    size_t own; /* bytes that the program has before it begins */
-};
+#define RANKS_MAX 65536
 
 static train_status_t read_number (const char *name, const char *text,
                                    double most, double *ret, train_error_t *err)
@@ -123,7 +106,7 @@ static train_status_t read_args (struct check *c, int argc, char *const *argv,
 static void add (struct check *c, const char *what, size_t bytes)
 {
     if (bytes > 0 && c->n < CHECK_ROWS)
-        c->row[c->n++] = (struct mem_row){what, "-", bytes, false};
+        c->row[c->n++] = (struct mem_row){what, "-", bytes, false, false};
 }
 
 /* What the process has now, its libraries among it. */
@@ -134,25 +117,35 @@ static size_t own_bytes (void)
     return getrusage (RUSAGE_SELF, &use) < 0 ? 0 : (size_t)use.ru_maxrss * 1024;
 }
 
-static train_status_t fill_table (struct check *c, train_error_t *err)
+static train_status_t fill_arrays (struct check *c, train_error_t *err)
 {
     train_decoder_config_t model = c->model;
     train_trainer_options_t options = settings_trainer (&c->set);
 
+    if (c->set.task == TASK_GRPO)
+        return check_grpo_table (c, err);
     if (c->device->gpu)
         model.device = (DLDevice){kDLCUDA, 0};
-    TRY (mem_table (&model, c->device->sm_90a, &options, c->ranks,
-                    (int)c->set.seq, train_data_is_documents (c->data), c->row,
-                    &c->n, err));
+    return mem_table (&model, c->device->sm_90a, &options, c->ranks,
+                      (int)c->set.seq, train_data_is_documents (c->data),
+                      c->row, &c->n, err);
+}
+
+static train_status_t fill_table (struct check *c, train_error_t *err)
+{
+    train_trainer_options_t options = settings_trainer (&c->set);
+
+    TRY (fill_arrays (c, err));
     if (c->device->gpu)
         return TRAIN_OK;
-    if (train_data_vocab (c->data) <= 256 && train_data_end (c->data) < 0)
+    if (c->data && train_data_vocab (c->data) <= 256
+        && train_data_end (c->data) < 0)
         add (c, "text", (size_t)train_data_bytes (c->data));
     add (c, "communication buffers", mem_comm (c->ranks));
     if (c->set.ckpt_dir && c->set.ckpt_every > 0
         && c->set.ckpt_every < c->set.steps)
         add (c, "copy for a checkpoint",
-             mem_saved (&model, &options, c->ranks));
+             mem_saved (&c->model, &options, c->ranks));
     add (c, "the program and its libraries", c->own);
     return TRAIN_OK;
 }
@@ -163,30 +156,27 @@ static size_t library_bytes (const struct check *c)
     return c->device->gpu ? CHECK_CUDA_BYTES : 0;
 }
 
-static size_t all_bytes (const struct check *c)
+/* Of the device, or with [host] beside it in the host's memory. */
+static size_t all_bytes (const struct check *c, bool host)
 {
     size_t sum = 0;
 
     for (size_t i = 0; i < c->n; i++)
-        sum += c->row[i].bytes;
+        sum += c->row[i].host == host ? c->row[i].bytes : 0;
     return sum;
 }
 
-struct forecast {
-    double flop, tflops, step_s, epochs;
-    const char *basis;
-};
-
-static struct forecast foresee (const struct check *c)
+static struct check_forecast foresee (const struct check *c)
 {
     const train_decoder_config_t *model = &c->model;
     double tokens = (double)c->set.batch * (double)c->set.seq;
-    struct forecast f = {.flop = check_flop (model, (int)c->set.seq) * tokens,
-                         .tflops = c->tflops,
-                         .basis = "as told"};
+    struct check_forecast f = {.tflops = c->tflops, .basis = "as told"};
     const struct check_step step = {(int)c->set.seq, c->ranks, tokens,
-                                    c->set.offload};
+                                    c->set.offload, 1};
 
+    if (c->set.task == TASK_GRPO)
+        return check_grpo_foresee (c);
+    f.flop = check_flop (model, (int)c->set.seq) * tokens;
     if (c->tflops > 0) {
         f.step_s = f.flop / (f.tflops * 1e12 * c->ranks);
     } else {
@@ -201,7 +191,9 @@ static struct forecast foresee (const struct check *c)
 
 static void say_duration (double s)
 {
-    if (s < 120)
+    if (s < 10)
+        printf ("%.3g s", s);
+    else if (s < 120)
         printf ("%.1f s", s);
     else if (s < 7200)
         printf ("%.0f min", s / 60);
@@ -209,16 +201,20 @@ static void say_duration (double s)
         printf ("%.1f h", s / 3600);
 }
 
-static void say (const struct check *c)
+static void say_rows (const struct check *c, bool host)
 {
-    struct forecast f = foresee (c);
-    size_t sum = all_bytes (c), library = library_bytes (c);
-
-    printf ("%s: good\n", c->file);
-    printf ("a rank of %d on %s holds:\n", c->ranks, c->device->name);
     for (size_t i = 0; i < c->n; i++)
-        printf ("  %-36s %-5s %16zu bytes\n", c->row[i].what, c->row[i].dtype,
-                c->row[i].bytes);
+        if (c->row[i].host == host)
+            printf ("  %-36s %-5s %16zu bytes\n", c->row[i].what,
+                    c->row[i].dtype, c->row[i].bytes);
+}
+
+static void say_memory (const struct check *c)
+{
+    size_t sum = all_bytes (c, false), library = library_bytes (c);
+
+    printf ("a rank of %d on %s holds:\n", c->ranks, c->device->name);
+    say_rows (c, false);
     printf ("  %-36s %-5s %16zu bytes (%.2f GiB%s)\n", "all", "", sum,
             (double)sum / (1 << 30),
             c->device->bytes > 0 && sum + library > c->device->bytes
@@ -227,32 +223,78 @@ static void say (const struct check *c)
     if (library > 0)
         printf ("  %-36s %-5s %16zu bytes, thereabouts\n",
                 "beside it CUDA and its libraries", "-", library);
+    if (all_bytes (c, true) == 0)
+        return;
+    printf ("and of the host's memory:\n");
+    say_rows (c, true);
+}
+
+static void say_part (const char *what, double s)
+{
+    printf ("  %-36s ", what);
+    say_duration (s);
+    putchar ('\n');
+}
+
+static void say (const struct check *c)
+{
+    struct check_forecast f = foresee (c);
+
+    printf ("%s: good\n", c->file);
+    say_memory (c);
     printf ("time: %.3g TFLOP a step at %.3g TFLOP/s a rank (%s): ",
             f.flop / 1e12, f.tflops, f.basis);
     say_duration (f.step_s);
     printf (" a step, ");
     say_duration (f.step_s * (double)c->set.steps);
     printf (" for %" PRId64 " steps, %.2f epochs\n", c->set.steps, f.epochs);
+    if (c->set.task != TASK_GRPO)
+        return;
+    say_part ("writing of completions", f.writing_s);
+    say_part ("log-probabilities, old, reference's", f.logps_s);
+    say_part ("update", f.update_s);
+    printf ("  %-36s not known, and not in the sum\n", "rewards");
+}
+
+static json_t *json_rows (const struct check *c)
+{
+    json_t *rows = json_array ();
+
+    for (size_t i = 0; i < c->n; i++)
+        json_array_append_new (
+            rows,
+            json_pack ("{s:s, s:s, s:s, s:I}", "what", c->row[i].what, "memory",
+                       c->row[i].host ? "host" : "device", "dtype",
+                       c->row[i].dtype, "bytes", (json_int_t)c->row[i].bytes));
+    return rows;
+}
+
+/* null: of another task. */
+static json_t *json_phases (const struct check *c,
+                            const struct check_forecast *f)
+{
+    if (c->set.task != TASK_GRPO)
+        return json_null ();
+    return json_pack ("{s:f, s:n, s:f, s:f}", "rollout_s", f->writing_s,
+                      "reward_s", "logps_s", f->logps_s, "update_s",
+                      f->update_s);
 }
 
 static train_status_t say_json (const struct check *c, train_error_t *err)
 {
-    struct forecast f = foresee (c);
-    json_t *rows = json_array (), *all;
+    struct check_forecast f = foresee (c);
     train_status_t status = TRAIN_OK;
-
-    for (size_t i = 0; i < c->n; i++)
-        json_array_append_new (rows, json_pack ("{s:s, s:s, s:I}", "what",
-                                                c->row[i].what, "dtype",
-                                                c->row[i].dtype, "bytes",
-                                                (json_int_t)c->row[i].bytes));
-    all = json_pack (
-        "{s:s, s:s, s:i, s:s, s:o, s:I, s:I, s:f, s:f, s:s, s:f, s:I, s:f}",
+    json_t *all = json_pack (
+        "{s:s, s:s, s:i, s:s, s:o, s:I, s:I, s:I, s:f, s:f, s:s, s:f, s:o, "
+        "s:I, s:f}",
         "schema", "rv.check/1", "file", c->file, "ranks", c->ranks, "device",
-        c->device->name, "rows", rows, "bytes", (json_int_t)all_bytes (c),
-        "library_bytes", (json_int_t)library_bytes (c), "flop", f.flop,
-        "tflops", f.tflops, "basis", f.basis, "step_s", f.step_s, "steps",
-        (json_int_t)c->set.steps, "epochs", f.epochs);
+        c->device->name, "rows", json_rows (c), "bytes",
+        (json_int_t)all_bytes (c, false), "host_bytes",
+        (json_int_t)all_bytes (c, true), "library_bytes",
+        (json_int_t)library_bytes (c), "flop", f.flop, "tflops", f.tflops,
+        "basis", f.basis, "step_s", f.step_s, "phases", json_phases (c, &f),
+        "steps", (json_int_t)c->set.steps, "epochs", f.epochs);
+
     if (!all || json_dumpf (all, stdout, JSON_INDENT (2)) < 0)
         status = err_set (err, TRAIN_ENOMEM, "no memory for the answer");
     else
@@ -261,24 +303,23 @@ static train_status_t say_json (const struct check *c, train_error_t *err)
     return status;
 }
 
+static train_status_t read_data (struct check *c, train_error_t *err)
+{
+    if (c->set.task == TASK_GRPO)
+        return check_grpo_read (c, err);
+    return open_data (&c->set, &c->model, true, &c->data, err);
+}
+
 static train_status_t run (struct check *c, int argc, char *const *argv,
                            train_error_t *err)
 {
-    char *dir, where[256];
     size_t sum;
 
     TRY (read_args (c, argc, argv, err));
-    if (c->set.task == TASK_GRPO)
-        return err_set (
-            err, TRAIN_EINVAL,
-            "%s: of grpo, which writes as well as trains, memory and time are "
-            "not foreseen yet; those of pretrain and sft are",
-            settings_where (&c->set, "run", "task", where, sizeof (where)));
-    TRY (model_describe (&c->set, &c->model, &dir, err));
-    free (dir); /* its weights are not looked at */
-    TRY (open_data (&c->set, &c->model, true, &c->data, err));
+    TRY (model_describe (&c->set, &c->model, &c->dir, err));
+    TRY (read_data (c, err));
     TRY (fill_table (c, err));
-    sum = all_bytes (c) + library_bytes (c);
+    sum = all_bytes (c, false) + library_bytes (c);
     if (c->json)
         TRY (say_json (c, err));
     else
@@ -299,6 +340,7 @@ train_status_t check_cmd (int argc, char *const *argv, train_error_t *err)
     train_status_t status = run (&c, argc, argv, err);
 
     train_data_close (c.data);
+    free (c.dir);
     settings_fini (&c.set);
     return status;
 }

@@ -3,7 +3,8 @@
  *
  * Six runs of an H200 gave the numbers here (rv-train check's rows of
  * tests/bench/RESULTS.md): the products' rate, attention's, memory's, and what a
- * block moves between its products. */
+ * block moves between its products; and two of GRPO on it (1e363d6), of 12 and of
+ * 16 layers, what a layer takes for a token beside the bytes that it reads. */
 #include "config.h"
 
 #include "check_rate.h"
@@ -41,6 +42,9 @@ static const struct check_device known[] = {
 #define OF_FFN 9
 /* For each input and output of a product with an adapter. */
 #define OF_LORA 14
+/* Of a layer while a token is written, its kernels' beginnings and ends: 64 texts
+ * at once. */
+#define LAYER_S 42e-6
 /* Bytes that AdamW and the norm read and write for a weight. */
 #define OF_WEIGHT 36
 
@@ -162,8 +166,83 @@ double check_seconds (const struct check_device *d,
         return s;
     s += tokens * m->layers * elements (m) * (half ? 2 : 4) / d->memory;
     s += weights (m) / step->ranks * OF_WEIGHT / d->memory;
-    s += m->layers * KERNELS * GAP_S;
+    s += (step->passes > 1 ? step->passes : 1) * m->layers * KERNELS * GAP_S;
     if (step->offload)
         s += weights (m) / step->ranks * 12 / LINK;
     return s;
+}
+
+static double elem_of (const train_decoder_config_t *m)
+{
+    return m->dtype == TRAIN_F64                             ? 8
+           : m->dtype == TRAIN_BF16 || m->dtype == TRAIN_F16 ? 2
+                                                             : 4;
+}
+
+/* What multiplies a token, the head with it. */
+static double multiplied (const train_decoder_config_t *m)
+{
+    return m->layers * of_block (m) + (double)m->dim * m->vocab;
+}
+
+static double attention_forward (const train_decoder_config_t *m, int seq)
+{
+    return m->layers * 2 * m->heads * head_of (m) * seq;
+}
+
+double check_forward_flop (const train_decoder_config_t *m, int seq)
+{
+    return 2 * multiplied (m) + attention_forward (m, seq);
+}
+
+double check_forward_seconds (const struct check_device *d,
+                              const train_decoder_config_t *m, int seq,
+                              double tokens)
+{
+    bool half = elem_of (m) == 2;
+    double rate = check_rate (d, m->dtype) * 1e12;
+    double of_attention = half && d->attention > 0 ? d->attention * 1e12 : rate;
+    double s = tokens
+               * (2 * multiplied (m) / rate
+                  + attention_forward (m, seq) / of_attention);
+
+    if (d->memory > 0)
+        s += tokens * m->layers * elements (m) / 3 * elem_of (m) / d->memory;
+    return s;
+}
+
+/* Places of a text that are kept, in the middle of its way. */
+static double kept (const struct check_writing *w)
+{
+    return w->prompt + 0.5 * w->more;
+}
+
+double check_writing_flop (const train_decoder_config_t *m,
+                           const struct check_writing *w)
+{
+    double token =
+        2 * multiplied (m) + 4 * m->layers * m->heads * head_of (m) * kept (w);
+
+    return w->prompts * w->prompt * check_forward_flop (m, w->prompt)
+           + w->texts * w->more * token;
+}
+
+double check_writing_seconds (const struct check_device *d,
+                              const train_decoder_config_t *m,
+                              const struct check_writing *w)
+{
+    double read =
+        check_forward_seconds (d, m, w->prompt, w->prompts * w->prompt);
+    double at_once = w->at_once < w->texts ? w->at_once : w->texts;
+    double rounds = w->texts / at_once * w->more;
+    double rate = check_rate (d, m->dtype) * 1e12;
+    double products_s = at_once * 2 * multiplied (m) / rate, bytes;
+
+    if (d->memory == 0)
+        return check_writing_flop (m, w) / rate;
+    bytes = multiplied (m) * elem_of (m) / d->memory;
+    bytes = bytes > products_s ? bytes : products_s;
+    bytes += at_once * kept (w) * 2 * kv_of (m) * head_of (m) * m->layers
+             * elem_of (m) / d->memory;
+    return read + rounds * (bytes + m->layers * LAYER_S);
 }

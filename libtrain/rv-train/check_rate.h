@@ -29,6 +29,7 @@ struct check_step {
     int seq, ranks;
     double tokens;
     bool offload;
+    double passes; /* 0 = 1 */
 };
 
 /* check_device_find - by name: cpu, a100, h100, h200. TRAIN_EINVAL lists them;
@@ -52,5 +53,31 @@ double check_flop (const train_decoder_config_t *model, int seq);
 double check_seconds (const struct check_device *device,
                       const train_decoder_config_t *model,
                       const struct check_step *step);
+
+/* check_forward_seconds - of a forward alone, of a rank's [tokens] in sequences of
+ * [seq], with the head's. check_forward_flop - operations for one token. */
+double check_forward_flop (const train_decoder_config_t *model, int seq);
+double check_forward_seconds (const struct check_device *device,
+                              const train_decoder_config_t *model, int seq,
+                              double tokens);
+
+/* What a rank writes in a cycle. */
+struct check_writing {
+    double texts;   /* completions */
+    double prompts; /* each read once */
+    double at_once; /* texts that are written together */
+    int prompt;     /* tokens of each */
+    int more;       /* tokens of each completion */
+};
+
+/* check_writing_seconds - prompts are read as a forward; then each token of the
+ * texts that are written together takes, of a GPU, the time in which the weights
+ * and what is kept of the texts are read, or the products' if that is longer, and
+ * some for each layer. check_writing_flop - operations of all of it. */
+double check_writing_flop (const train_decoder_config_t *model,
+                           const struct check_writing *writing);
+double check_writing_seconds (const struct check_device *device,
+                              const train_decoder_config_t *model,
+                              const struct check_writing *writing);
 
 #endif

@@ -47,33 +47,6 @@ static train_status_t open_rows (struct grpo *g, train_error_t *err)
     return grpo_rows_open (&g->held, &g->judge, "eval", set->eval.files, err);
 }
 
-static train_status_t check_vocab (const struct grpo *g, train_error_t *err)
-{
-    int need = train_tokenizer_vocab (g->judge.tokenizer);
-    int32_t end = train_prompts_end (grpo_rows_prompts (g->rows));
-
-    need = end >= need ? end + 1 : need;
-    return model_fits (g->run.set, &g->run.config, need, true, err);
-}
-
-/* Is there a position behind each prompt? */
-static train_status_t check_reach (const struct grpo *g, train_error_t *err)
-{
-    const struct run *r = &g->run;
-    int64_t more = r->set->grpo.max_new, longest, held = 0;
-    size_t row, of_held = 0;
-
-    longest = grpo_rows_longest (g->rows, &row);
-    TRY (model_reach (r->set, "data", r->model_dir, longest, row, err));
-    if (g->held)
-        held = grpo_rows_longest (g->held, &of_held);
-    TRY (model_reach (r->set, "eval", r->model_dir, held, of_held, err));
-    if (r->first)
-        model_say_reach (r->model_dir, "[grpo] max_completion_length",
-                         (held > longest ? held : longest) + more);
-    return TRAIN_OK;
-}
-
 /* Has no rank the whole policy? */
 static bool is_bare (const struct grpo *g)
 {
@@ -85,32 +58,24 @@ static bool has_adapters (const struct grpo *g)
     return g->run.config.lora.rank > 0;
 }
 
-/* The policy without its adapters is the reference, unless another is asked
- * for. */
-static bool is_base (const struct grpo *g)
+static enum settings_reference which_reference (const struct grpo *g,
+                                                bool *ret_parts)
 {
-    const struct settings_grpo *s = &g->run.set->grpo;
+    const struct run *r = &g->run;
 
-    return has_adapters (g) && !s->ref_offload
-           && s->ref_shard == REFERENCE_AUTO;
+    return settings_grpo_reference (r->set, has_adapters (g),
+                                    train_group_size (r->group), ret_parts);
 }
 
-static bool shards_reference (const struct grpo *g)
-{
-    int how = g->run.set->grpo.ref_shard;
-
-    return train_group_size (g->run.group) > 1
-           && (how == REFERENCE_AUTO ? is_bare (g) : how == REFERENCE_SHARDED);
-}
-
-static train_status_t open_units (struct grpo *g, train_error_t *err)
+static train_status_t open_units (struct grpo *g, bool parts,
+                                  train_error_t *err)
 {
     const struct run *r = &g->run;
     const train_reference_units_options_t o = {
         .size = sizeof (o),
-        .group = !shards_reference (g) ? NULL
-                 : r->gpus             ? r->gpus
-                                       : r->group,
+        .group = !parts    ? NULL
+                 : r->gpus ? r->gpus
+                           : r->group,
         .offload = r->set->grpo.ref_offload,
         .dir = r->model_dir,
         .seed = (uint64_t)r->set->seed,
@@ -139,15 +104,20 @@ static train_status_t open_reference (struct grpo *g, train_error_t *err)
         .ends_arg = g,
     };
 
-    if (s->beta == 0)
-        return TRAIN_OK;
-    if (s->url)
+    bool parts;
+
+    switch (which_reference (g, &parts)) {
+    case REFERENCE_SERVER:
         return train_reference_open_http (s->url, &http, &g->reference, err);
-    if (is_base (g))
+    case REFERENCE_BASE:
         return train_reference_open_base (g->run.decoder, &g->reference, err);
-    if (is_bare (g) || s->ref_offload || shards_reference (g))
-        return open_units (g, err);
-    return train_reference_open_copy (g->run.decoder, &g->reference, err);
+    case REFERENCE_COPY:
+        return train_reference_open_copy (g->run.decoder, &g->reference, err);
+    case REFERENCE_UNITS:
+        return open_units (g, parts, err);
+    default:
+        return TRAIN_OK;
+    }
 }
 
 static train_status_t open_trainer (struct grpo *g, train_error_t *err)
@@ -200,9 +170,8 @@ static train_status_t open_model (struct grpo *g, train_error_t *err)
     take_ends (g);
     TRY (device_open (r->set, r->group, &r->config, r->card, sizeof (r->card),
                       &r->gpus, err));
-    status = check_vocab (g, err);
-    if (status == TRAIN_OK)
-        status = check_reach (g, err);
+    status = grpo_rows_fit (g->rows, g->held, &r->config, r->model_dir,
+                            r->first, err);
     if (status == TRAIN_OK)
         status = create_decoder (g, err);
     if (status == TRAIN_OK)
@@ -227,18 +196,22 @@ static train_status_t open_file (const struct run *r, const char *path,
 static const char *name_reference (const struct grpo *g)
 {
     const struct settings_grpo *s = &g->run.set->grpo;
-    bool sharded = shards_reference (g);
+    bool parts;
 
-    if (!g->reference)
+    switch (which_reference (g, &parts)) {
+    case REFERENCE_NONE:
         return "none";
-    if (s->url)
+    case REFERENCE_SERVER:
         return s->url;
-    if (is_base (g))
+    case REFERENCE_BASE:
         return "the policy without adapters";
+    default:
+        break;
+    }
     if (s->ref_offload)
-        return sharded ? "a part a rank, in the host's memory"
-                       : "a copy in the host's memory";
-    return sharded ? "a part a rank" : "a copy";
+        return parts ? "a part a rank, in the host's memory"
+                     : "a copy in the host's memory";
+    return parts ? "a part a rank" : "a copy";
 }
 
 /* What may be and is seldom meant. */

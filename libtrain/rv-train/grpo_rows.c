@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "libtrain/err.h"
+#include "model_dir.h"
 
 struct grpo_rows {
     struct grpo_judge *judge; /* borrowed */
@@ -32,7 +33,7 @@ static train_status_t open_rewards (struct grpo_judge *j, train_error_t *err)
     return TRAIN_OK;
 }
 
-train_status_t grpo_judge_open (struct grpo_judge *j,
+train_status_t grpo_judge_read (struct grpo_judge *j,
                                 const struct settings *set, train_error_t *err)
 {
     char where[256];
@@ -44,6 +45,13 @@ train_status_t grpo_judge_open (struct grpo_judge *j,
         return err_prefix (
             err, status, "%s",
             settings_where (set, "data", "tokenizer", where, sizeof (where)));
+    return TRAIN_OK;
+}
+
+train_status_t grpo_judge_open (struct grpo_judge *j,
+                                const struct settings *set, train_error_t *err)
+{
+    TRY (grpo_judge_read (j, set, err));
     TRY (grpo_stop_open (&j->stop, set, j->tokenizer, err));
     return open_rewards (j, err);
 }
@@ -108,6 +116,39 @@ int64_t grpo_rows_longest (const struct grpo_rows *r, size_t *ret_row)
         }
     }
     return (int64_t)most;
+}
+
+static train_status_t fit_vocab (const struct grpo_rows *r,
+                                 const train_decoder_config_t *config,
+                                 train_error_t *err)
+{
+    int need = train_tokenizer_vocab (r->judge->tokenizer);
+    int32_t end = train_prompts_end (r->prompts);
+
+    need = end >= need ? end + 1 : need;
+    return model_fits (r->judge->set, config, need, true, err);
+}
+
+train_status_t grpo_rows_fit (const struct grpo_rows *rows,
+                              const struct grpo_rows *held,
+                              const train_decoder_config_t *config,
+                              const char *dir, bool say, train_error_t *err)
+{
+    const struct settings *set = rows->judge->set;
+    int64_t longest, of_held = 0;
+    size_t row;
+
+    TRY (fit_vocab (rows, config, err));
+    longest = grpo_rows_longest (rows, &row);
+    TRY (model_reach (set, "data", dir, longest, row, err));
+    if (held)
+        of_held = grpo_rows_longest (held, &row);
+    TRY (model_reach (set, "eval", dir, of_held, row, err));
+    if (say)
+        model_say_reach (dir, "[grpo] max_completion_length",
+                         (of_held > longest ? of_held : longest)
+                             + set->grpo.max_new);
+    return TRAIN_OK;
 }
 
 static const int32_t *ids_of (void *arg, int64_t i, size_t *ret_n)

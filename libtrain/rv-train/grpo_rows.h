@@ -20,7 +20,11 @@ struct grpo_judge {
     struct grpo_stop *stop;
 };
 
-/* grpo_judge_open - the tokenizer, what stops a text, and the rewards. Errors name the setting. */
+/* grpo_judge_open - the tokenizer, what stops a text, and the rewards;
+ * grpo_judge_read - the tokenizer alone, which reads prompts and scores nothing.
+ * Errors name the setting. */
+train_status_t grpo_judge_read (struct grpo_judge *judge,
+                                const struct settings *set, train_error_t *err);
 train_status_t grpo_judge_open (struct grpo_judge *judge,
                                 const struct settings *set, train_error_t *err);
 void grpo_judge_close (struct grpo_judge *judge); /* after a failure, too */
@@ -34,6 +38,13 @@ void grpo_rows_close (struct grpo_rows *rows); /* NULL is fine */
 const train_prompts_t *grpo_rows_prompts (const struct grpo_rows *rows);
 /* grpo_rows_longest - tokens of the longest prompt, and its row, from 0. */
 int64_t grpo_rows_longest (const struct grpo_rows *rows, size_t *ret_row);
+/* grpo_rows_fit - TRAIN_EINVAL names the setting: the model of [dir] has not the
+ * tokenizer's vocabulary, or no position behind a prompt of [rows] or [held], which
+ * may be NULL. With [say], a line on stderr where completions may lie behind them. */
+train_status_t grpo_rows_fit (const struct grpo_rows *rows,
+                              const struct grpo_rows *held,
+                              const train_decoder_config_t *config,
+                              const char *dir, bool say, train_error_t *err);
 /* As the trainer takes them. */
 train_grpo_prompts_t grpo_rows_view (struct grpo_rows *rows);
 /* grpo_rows_score - a train_grpo_score_t; [arg] are the rows. */

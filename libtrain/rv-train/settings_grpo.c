@@ -76,6 +76,28 @@ int settings_grpo_check (const struct settings *c, struct rv_error *err)
     return c->task == TASK_GRPO ? check_task (c, err) : RV_OK;
 }
 
+enum settings_reference settings_grpo_reference (const struct settings *c,
+                                                 bool adapts, int ranks,
+                                                 bool *ret_parts)
+{
+    const struct settings_grpo *g = &c->grpo;
+    bool bare = c->strategy >= TRAIN_SHARD_GRAD_OP;
+
+    *ret_parts = false;
+    if (g->beta == 0)
+        return REFERENCE_NONE;
+    if (g->url)
+        return REFERENCE_SERVER;
+    if (adapts && !g->ref_offload && g->ref_shard == REFERENCE_AUTO)
+        return REFERENCE_BASE;
+    *ret_parts =
+        ranks > 1
+        && (g->ref_shard == REFERENCE_AUTO ? bare
+                                           : g->ref_shard == REFERENCE_SHARDED);
+    return bare || g->ref_offload || *ret_parts ? REFERENCE_UNITS
+                                                : REFERENCE_COPY;
+}
+
 static train_grpo_options_t loss_of (const struct settings_grpo *g)
 {
     return (train_grpo_options_t){

@@ -15,6 +15,16 @@ struct settings;
 
 enum { REFERENCE_AUTO, REFERENCE_SHARDED, REFERENCE_WHOLE };
 
+/* What a run's reference is: none; a server; the policy without its adapters; a
+ * copy of it; units, brought when they are needed. */
+enum settings_reference {
+    REFERENCE_NONE,
+    REFERENCE_SERVER,
+    REFERENCE_BASE,
+    REFERENCE_COPY,
+    REFERENCE_UNITS
+};
+
 /* Types are those of conf.h. Choices are in the order of train/grpo.h. */
 struct settings_grpo {
     int64_t group, iterations, steps, max_new, top_k, at_once;
@@ -128,6 +138,12 @@ struct settings_grpo {
 void settings_grpo_defaults (struct settings_grpo *g);
 /* settings_grpo_check - RV_EINVAL with the place. */
 int settings_grpo_check (const struct settings *set, struct rv_error *err);
+
+/* settings_grpo_reference - of a policy that [adapts], on [ranks].
+ *   ret_parts   is it cut into a part a rank? */
+enum settings_reference settings_grpo_reference (const struct settings *set,
+                                                 bool adapts, int ranks,
+                                                 bool *ret_parts);
 
 /* What train_grpo_trainer_create takes, but for ends, rewards and weights. */
 train_grpo_trainer_options_t settings_grpo_options (const struct settings *set);

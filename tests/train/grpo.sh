@@ -275,9 +275,6 @@ ok "long ones" refused 'data.long=cut: is of task = sft alone' data.long=cut
 ok "a length of samples" refused 'data.seq=64: is of tasks pretrain and sft alone' data.seq=64
 ok "dropout" refused 'model.dropout=0.1: grpo trains what it wrote' model.dropout=0.1
 ok "an end that the vocabulary lacks" refused 'is below 257' model.vocab=256
-"$train" check "${f[@]}" >"$tmp/out" 2>&1
-ok "what is not foreseen" test $? = 2
-ok "is said" grep -q '\[run\] task: of grpo.* not foreseen yet' "$tmp/out"
 sed -e '/^\[optim\]/,/^schedule/d' -e '/^\[eval\]/,$d' -e 's/^steps = .*/steps = 1/' "$tmp/grpo.ini" >"$tmp/unset.ini"
 ok "a learning rate that nobody set" run "$tmp/unset.ini" model.dir="$tmp/sft-1"
 ok "is said, too" grep -q '^rv-train: \[optim\] lr is not set, so 0.001' "$tmp/out"
