@@ -265,6 +265,8 @@ train_status_t fsdp_finish (struct fsdp *fsdp, train_adamw_t *adamw,
 /* fsdp_stop - instead of fsdp_finish: wait until this rank's gradients are the
  * sums of all, and let the step end there. */
 train_status_t fsdp_stop (struct fsdp *fsdp, train_error_t *err);
+/* fsdp_lends - may the model keep activations where gradients come? */
+bool fsdp_lends (const struct fsdp *fsdp);
 /* fsdp_settle - of a GPU: wait for all that passes have enqueued, as after one
  * that only evaluates; with the group's deadline. */
 train_status_t fsdp_settle (struct fsdp *fsdp, train_error_t *err);

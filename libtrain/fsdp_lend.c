@@ -108,6 +108,11 @@ train_status_t fsdp_rooms (struct fsdp *f, const struct fsdp_model *m,
     return status;
 }
 
+bool fsdp_lends (const struct fsdp *f)
+{
+    return f->lends;
+}
+
 void fsdp_spend (struct fsdp *f)
 {
     bool first = f->fresh;

@@ -12,6 +12,7 @@
 
 #include <train/trace.h>
 
+#include "decoder_spent.h"
 #include "err.h"
 #include "opts.h"
 #include "sock.h"
@@ -99,6 +100,14 @@ static void take_rows (const struct eval *e, int64_t pass)
     }
 }
 
+/* Between steps nobody reads gradients: where a step lends activations their
+ * memory an evaluation does, else it would need more than the step. */
+static void lend (train_trainer_t *t, bool on)
+{
+    if (t->gpu || fsdp_lends (t->fsdp))
+        decoder_spend_grads (t->decoder, on && t->passes == 1);
+}
+
 static train_status_t run_pass (train_trainer_t *t, struct eval *e,
                                 int64_t pass, bool mine, train_error_t *err)
 {
@@ -107,6 +116,7 @@ static train_status_t run_pass (train_trainer_t *t, struct eval *e,
 
     if (!t->gpu)
         TRY (fsdp_pass (t->fsdp, false, err));
+    lend (t, true);
     take_rows (e, pass);
     train_decoder_documents (t->decoder, e->starts);
     TRY (train_decoder_dropout (t->decoder, 0, 0, 0, 0, err));
@@ -171,6 +181,7 @@ train_status_t train_trainer_eval (train_trainer_t *t,
         status = run_passes (t, &e, err);
     if (status == TRAIN_OK)
         status = add_up (t, &e, &got, err);
+    lend (t, false);
     train_trace_end (&span, NULL, NULL, 0);
     train_decoder_documents (t->decoder, NULL);
     free (e.starts);

@@ -382,12 +382,14 @@ static train_status_t take_step (struct run *r, bool stop, train_metrics_t *m,
     bool due;
 
     TRY (train_trainer_step (r->trainer, stop, m, err));
+    if (m->step == 1) /* while the step's gradients are there */
+        TRY (say_unused (r, err));
     due = eval_due (r->eval, m->step);
     if (due)
         TRY (eval_run (r->eval, r->trainer, &eval, err));
     TRY (report (r, m, due ? &eval : NULL, err));
     TRY (run_say_slow (r, err));
-    return m->step == 1 ? say_unused (r, err) : TRAIN_OK;
+    return TRAIN_OK;
 }
 
 static train_status_t take_steps (struct run *r,

@@ -138,7 +138,8 @@ DLTensor *train_trainer_m (train_trainer_t *trainer);
 DLTensor *train_trainer_v (train_trainer_t *trainer);
 
 /* train_trainer_unused - names of the parameters whose gradient of the last
- * step was zero in every element on every rank, "a, b"; "" for none. An adapter's
+ * step was zero in every element on every rank, "a, b"; "" for none. Before an
+ * evaluation, which may keep activations there. An adapter's
  * A is not named: it has none as long as its B is zero.
  *   text   (size) written, cut if need be */
 train_status_t train_trainer_unused (train_trainer_t *trainer, char *text,

@@ -42,7 +42,8 @@ typedef struct train_eval {
  * them out, and their losses are added in one order: so the loss has the same
  * bits for any world, where all ranks run the same code on the same kind of
  * machine. TRAIN_EINVAL: no samples, or more than there are; else errors of
- * train_decoder_forward and the group. */
+ * train_decoder_forward and the group.
+ * Gradients of the step before may be written over, as its activations were. */
 train_status_t train_trainer_eval (train_trainer_t *trainer,
                                    const train_eval_options_t *opts,
                                    train_eval_t *ret_eval, train_error_t *err);

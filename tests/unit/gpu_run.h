@@ -21,6 +21,7 @@
 
 static char dir[] = "/tmp/test_trainer_gpu.XXXXXX";
 static train_group_t *group;
+static bool lines; /* units of whole lines, whose gradients can lend */
 
 struct run {
     train_data_t *data;
@@ -74,6 +75,8 @@ static struct run make (train_trainer_options_t o, train_dtype_t dtype)
         o.frozen = NULL;
         c.lora = (train_lora_t){.rank = 2, .alpha = 4, .targets = 0x7f};
     }
+    if (lines)
+        c.dim = c.ffn = 64;
     assert_int_equal (train_data_open (&text, &r.data, NULL), 0);
     assert_int_equal (train_decoder_create (&c, &r.decoder, NULL), 0);
     if (train_trainer_create (&o, group, r.data, r.decoder, &r.trainer, &err)

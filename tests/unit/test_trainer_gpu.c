@@ -18,6 +18,7 @@
 
 #include <train/safetensors.h>
 #include <train/trainer.h>
+#include <train/watch.h>
 
 #include "decoder_impl.h"
 #include "gpu_run.h"
@@ -233,6 +234,52 @@ static void test_frozen_masters (void **state)
     drop (&all);
     drop (&few);
     drop (&engine);
+}
+
+static double evaluate (struct run *r, int rows)
+{
+    const train_eval_options_t o = {
+        .size = sizeof (o), .data = r->data, .samples = 10, .rows = rows};
+    train_eval_t got = {0};
+    train_error_t err = {0};
+
+    if (train_trainer_eval (r->trainer, &o, &got, &err) != TRAIN_OK)
+        fail_msg ("%s", err.text);
+    return got.loss;
+}
+
+/* An evaluation of as many rows as a pass has takes no more than the pass, also
+ * where that lends activations its gradients; and the steps do not see it. */
+static void test_eval_fits (void **state)
+{
+    (void)state;
+    lines = true;
+    for (int k = 0; k < 4; k++) {
+        train_trainer_options_t o = good;
+        train_dtype_t dtype = k / 2 ? TRAIN_BF16 : TRAIN_F32;
+        struct run some, none;
+        size_t bytes;
+        double loss;
+
+        o.micro_batch = k % 2 ? 2 : 0;
+        some = make (o, dtype);
+        none = make (o, dtype);
+        loss = evaluate (&none, 1);
+        assert_true (fabs (evaluate (&some, 5) - loss) < 1e-3 * loss);
+        steps (&some, 1);
+        steps (&none, 1);
+        assert_int_equal (some.trainer->decoder->layout.lent > 0, k % 2 == 0);
+        bytes = none.decoder->acts_bytes;
+        loss = evaluate (&none, some.trainer->pass);
+        assert_true (loss < 5.6);
+        assert_int_equal (none.decoder->acts_bytes, bytes);
+        steps (&none, 2);
+        steps (&some, 2);
+        assert_true (same (&some, &none));
+        drop (&some);
+        drop (&none);
+    }
+    lines = false;
 }
 
 /* A scale that no gradient survives shrinks until they do, in more steps than
@@ -471,6 +518,7 @@ int main (void)
         {"test_go_on, engine", test_go_on, use_engine, NULL, NULL},
         ON_DEVICE (test_frozen_goes_on),
         ON_DEVICE (test_frozen_masters),
+        ON_DEVICE (test_eval_fits),
         {"test_frozen_goes_on, engine", test_frozen_goes_on, use_engine, NULL,
          NULL},
         ON_DEVICE (test_scale_shrinks),
