@@ -99,7 +99,8 @@ static train_status_t give (struct work *w, struct slot *s, train_error_t *err)
                        err));
     s->sent = 0;
     s->sample = w->next++;
-    s->deadline = clock_s () + p->timeout_s + (s->proven ? 0 : p->start_s);
+    s->limit = p->timeout_s + (s->proven || p->late ? 0 : p->start_s);
+    s->deadline = clock_s () + s->limit;
     return TRAIN_OK;
 }
 
@@ -125,6 +126,7 @@ static void read_line (struct work *w, struct slot *s, bool behind)
         return;
     }
     w->pool->faults = 0;
+    w->pool->late = false;
     s->proven = true;
     if (isnan (reward))
         w->report->nothing++;
@@ -194,7 +196,8 @@ static void check_deadlines (struct work *w)
             continue;
         snprintf (why, sizeof (why), "did not %s within %g s",
                   s->sent < s->n_request ? "read a request" : "reply",
-                  w->pool->timeout_s + (s->proven ? 0 : w->pool->start_s));
+                  s->limit);
+        w->pool->late = w->pool->late || !s->proven;
         fault (w, s, &w->report->timeouts, why);
     }
 }

@@ -20,6 +20,7 @@ struct slot {
     size_t n_request, sent;
     struct wire_line line;
     double deadline; /* CLOCK_MONOTONIC, seconds */
+    double limit;    /* and so many before it, it was asked */
     bool proven;     /* has replied once */
 };
 
@@ -29,6 +30,8 @@ struct pool {
     int n;
     double timeout_s, start_s;
     int max_faults, faults; /* in a row, without a reply between */
+    bool late; /* one was too late with its first reply, and none replied since:
+                  others get no time to start in */
     int64_t next_id;
     char fault[600]; /* the latest, "" none */
 };

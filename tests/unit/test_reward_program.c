@@ -335,6 +335,27 @@ static void test_killed (void **state)
     expect_no_child ();
 }
 
+/* One that never replies is given the time to start in once. */
+static void test_never (void **state)
+{
+    static const char *const all[] = {"sleep", "sleep", "sleep", "sleep"};
+    double begin = now ();
+    train_reward_t *r;
+    float ret[4];
+
+    (void)state;
+    start_ms = 1000;
+    r = open_program (SELF " ok", 1, 200);
+    start_ms = 20000;
+    score (r, all, 4, ret);
+    assert_true (isnan (ret[0]) && isnan (ret[3]));
+    assert_int_equal (report (r).timeouts, 4);
+    assert_true (now () - begin > 1.7 && now () - begin < 4);
+    assert_non_null (strstr (train_reward_fault (r), "within 0.2 s"));
+    train_reward_close (r);
+    expect_no_child ();
+}
+
 /* It does not read: requests of more than a pipe holds, and SIGPIPE. */
 static void test_deaf (void **state)
 {
@@ -530,6 +551,7 @@ int main (int argc, char **argv)
         cmocka_unit_test (test_faults),
         cmocka_unit_test (test_behind),
         cmocka_unit_test (test_killed),
+        cmocka_unit_test (test_never),
         cmocka_unit_test (test_deaf),
         cmocka_unit_test (test_bound),
         cmocka_unit_test (test_many),
