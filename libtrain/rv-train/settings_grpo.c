@@ -27,6 +27,7 @@ struct rule {
 static int check_task (const struct settings *c, struct rv_error *err)
 {
     const struct settings_grpo *g = &c->grpo;
+    double low = g->low > 0 ? g->low : 0.2; /* as train/grpo.h */
     const struct rule rule[] = {
         {c->rewards.n == 0, "run", "task",
          "grpo needs a reward: [reward NAME] with its kind"},
@@ -38,6 +39,12 @@ static int check_task (const struct settings *c, struct rv_error *err)
          "max_completion_length bounds what is written; remove it"},
         {g->temperature <= 0, "grpo", "temperature", "is not above 0"},
         {g->low >= 1, "grpo", "epsilon", "is not below 1"},
+        {g->delta > 0 && g->delta <= 1 + (g->high > 0 ? g->high : low), "grpo",
+         "delta", "is not above 1 + epsilon_high; 0 is none"},
+        {g->dual > 0 && g->dual <= 1, "grpo", "dual_clip",
+         "is not above 1; 0 is none"},
+        {g->least > (g->most > 0 ? g->most : 3), "grpo", "correction_min",
+         "is above correction_max"},
         {c->device == DEVICE_CUDA && c->param == FP16, "precision", "param",
          "grpo on a GPU takes fp32 or bf16"},
         {g->gather == TRAIN_GRPO_GATHER_UNIT

@@ -274,6 +274,9 @@ ok "rows of samples" refused 'data.packed=on: is of task = sft alone' data.packe
 ok "long ones" refused 'data.long=cut: is of task = sft alone' data.long=cut
 ok "a length of samples" refused 'data.seq=64: is of tasks pretrain and sft alone' data.seq=64
 ok "dropout" refused 'model.dropout=0.1: grpo trains what it wrote' model.dropout=0.1
+ok "delta" refused 'grpo.delta=1.3: is not above 1 [+] epsilon_high' grpo.delta=1.3 grpo.epsilon_high=0.3
+ok "dual_clip" refused 'grpo.dual_clip=1: is not above 1' grpo.dual_clip=1
+ok "correction_min" refused 'grpo.correction_min=4: is above correction_max' grpo.correction_min=4
 ok "an end that the vocabulary lacks" refused 'is below 257' model.vocab=256
 sed -e '/^\[optim\]/,/^schedule/d' -e '/^\[eval\]/,$d' -e 's/^steps = .*/steps = 1/' "$tmp/grpo.ini" >"$tmp/unset.ini"
 ok "a learning rate that nobody set" run "$tmp/unset.ini" model.dir="$tmp/sft-1"
