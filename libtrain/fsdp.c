@@ -81,15 +81,20 @@ static train_status_t check (const struct fsdp_options *o,
         return err_set (err, TRAIN_EINVAL, "fsdp: prefetch %d is below 0",
                         o->prefetch);
     TRY (check_types (o, m, sharded, err));
-    if (o->offload && !m->ops)
+    if ((o->offload || o->offload_weights) && !m->ops)
         return err_set (err, TRAIN_EINVAL,
-                        "fsdp: offload, and the model is on the host already");
-    if (o->round_late && (!sharded || o->offload))
+                        "fsdp: offload%s, and the model is on the host already",
+                        o->offload ? "" : "_weights");
+    if (o->round_late && (!sharded || o->offload || o->offload_weights))
         return err_set (err, TRAIN_EINVAL,
                         "fsdp: round_late rounds masters of a shard that are "
                         "where the model is; %s",
                         sharded ? "offload has them in host memory"
                                 : "nothing is sharded");
+    if (o->offload_weights && !sharded)
+        return err_set (err, TRAIN_EINVAL,
+                        "fsdp: offload_weights, and nothing is sharded; "
+                        "TRAIN_FULL_SHARD would do, of one rank too");
     if (m->ops && m->dtype == TRAIN_F64)
         return err_set (err, TRAIN_ENOTSUP, "fsdp: F64 on a GPU");
     if (m->n_visits == 0)
@@ -193,12 +198,25 @@ static train_status_t make_units (struct fsdp *f, train_error_t *err)
     return TRAIN_OK;
 }
 
+/* Zeros of the host's memory. */
+static train_status_t far_room (const struct fsdp *f, void **ret, size_t bytes,
+                                const char *what, train_error_t *err)
+{
+    train_status_t status = f->ops->pin (f->device, bytes, ret, err);
+
+    if (status != TRAIN_OK)
+        return err_prefix (err, status, "%s of %zu bytes", what, bytes);
+    memset (*ret, 0, bytes);
+    return TRAIN_OK;
+}
+
 /* Masters of their own, of a shard or of halves: with the gradients, or in the
  * host's memory; where they begin goes to [ret], NULL: the model's are they. */
 static train_status_t make_masters (struct fsdp *f, void **ret,
                                     train_error_t *err)
 {
-    bool low = f->wdtype != f->dtype, far = f->opts.offload && low;
+    bool low = f->wdtype != f->dtype;
+    bool far = low ? f->opts.offload : f->brings;
     size_t bytes = train_shard_size (f->plan) * f->esize;
     size_t arrays = (size_t)((f->sharded || low) && !far) + f->sharded;
 
@@ -207,9 +225,27 @@ static train_status_t make_masters (struct fsdp *f, void **ret,
     *ret = f->sharded || low ? f->arena : NULL;
     if (!far)
         return TRAIN_OK;
-    TRY (f->ops->pin (f->device, bytes, &f->far, err));
-    memset (f->far, 0, bytes);
+    TRY (far_room (f, &f->far, bytes, "masters", err));
     *ret = f->far;
+    return TRAIN_OK;
+}
+
+/* What the masters are rounded to, where they are. */
+static train_status_t make_low (struct fsdp *f, const struct fsdp_model *m,
+                                train_error_t *err)
+{
+    size_t bytes = train_shard_size (f->plan) * f->wsize;
+    void *low = m->weights;
+
+    f->late = f->opts.round_late && f->wdtype != f->dtype;
+    if (f->wdtype == f->dtype || f->late)
+        return TRAIN_OK;
+    f->own_low = f->sharded;
+    if (f->brings)
+        TRY (far_room (f, &low, bytes, "rounded weights", err));
+    else if (f->sharded)
+        TRY (fsdp_alloc (f, &low, bytes, "rounded weights", err));
+    f->low = low;
     return TRAIN_OK;
 }
 
@@ -218,16 +254,10 @@ static train_status_t make_shard (struct fsdp *f, const struct fsdp_model *m,
 {
     size_t n = train_shard_size (f->plan);
     void *weights = NULL, *grads = m->grads;
-    bool low = f->wdtype != f->dtype;
 
     f->held.shard = n;
     TRY (make_masters (f, &weights, err));
-    f->late = f->opts.round_late && low;
-    f->own_low = f->sharded && low && !f->late;
-    if (f->own_low)
-        TRY (fsdp_alloc (f, &f->low, n * f->wsize, "rounded weights", err));
-    else if (low && !f->late)
-        f->low = m->weights;
+    TRY (make_low (f, m, err));
     if (f->sharded) {
         grads = (char *)f->arena + (f->far ? 0 : n * f->esize);
         TRY (fsdp_rooms_make (f, err));
@@ -279,6 +309,7 @@ train_status_t fsdp_create (const struct fsdp_options *opts,
     f->opts = *opts;
     f->group = group;
     f->sharded = opts->strategy >= TRAIN_SHARD_GRAD_OP;
+    f->brings = opts->offload_weights;
     f->wdtype = model->dtype;
     f->dtype = real_of (model->dtype);
     f->wsize = train_dtype_size (f->wdtype);
@@ -309,8 +340,10 @@ void fsdp_destroy (struct fsdp *f)
         f->forget (f->arg);
     fsdp_rooms_free (f);
     f->way->close (f);
-    if (f->own_low)
+    if (f->own_low && !f->brings)
         f->ops->free (f->low);
+    else if (f->own_low && f->low)
+        f->ops->unpin (f->low, train_shard_size (f->plan) * f->wsize);
     f->ops->free (f->all);
     f->ops->free (f->arena);
     if (f->far)

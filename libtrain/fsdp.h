@@ -19,6 +19,11 @@
  * In a step of one pass the shard's gradients (replicas: the gradients) hold
  * what the forward keeps for the backward, until they come.
  *
+ * Weights that are offloaded come from the host's memory to this rank's block of
+ * a slot, on a stream of their own, as early as the gather in place behind them
+ * may be, which is [prefetch] stays ahead: beside the passes' kernels. The update
+ * writes them back in pieces.
+ *
  * Sums of gradients are sums over ranks and passes: a mean is the caller's, by
  * the scale of its losses. Collectives are issued in an order that the visits
  * alone make, so ranks agree whatever their data; a rank without any calls
@@ -46,12 +51,14 @@ struct fsdp;
 struct fsdp_options {
     train_strategy_t strategy;
     train_wrap_t wrap;
-    size_t least;    /* of TRAIN_WRAP_SIZE */
-    int prefetch;    /* stays gathered ahead; 0.. */
-    bool no_sync;    /* sharded: gradients of all passes but the last stay
+    size_t least;         /* of TRAIN_WRAP_SIZE */
+    int prefetch;         /* stays gathered ahead; 0.. */
+    bool no_sync;         /* sharded: gradients of all passes but the last stay
                              whole on each rank, and are reduced once */
-    bool offload;    /* of a GPU: AdamW's state, and masters of halves, are
+    bool offload;         /* of a GPU: AdamW's state, and masters of halves, are
                              in the host's memory (train/optim.h) */
+    bool offload_weights; /* of a GPU, sharded: so is the shard's part of the
+                             weights, and comes before each gather */
     bool round_late; /* sharded halves whose masters are where the model is:
                              no rounded copy of the shard stays, each gather
                              rounds this rank's block into its slot */

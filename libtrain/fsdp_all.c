@@ -59,11 +59,9 @@ static train_status_t make_room (struct fsdp *f, train_group_t *group,
 /* This rank's block, of itself or in its place at [to]. */
 static char *block (const struct fsdp *f, size_t u, char *to)
 {
-    const train_shard_unit_t *plan = f->units[u].plan;
-    char *from = f->low ? (char *)f->low : f->weights.t.data;
-
-    return f->late ? to + (size_t)f->rank * plan->chunk * f->wsize
-                   : from + plan->at * f->wsize;
+    return fsdp_in_place (f)
+               ? to + (size_t)f->rank * f->units[u].plan->chunk * f->wsize
+               : fsdp_block (f, u);
 }
 
 static train_status_t gather (struct fsdp *f, size_t u, char *to,
@@ -86,9 +84,8 @@ static train_status_t gather_all (struct fsdp *f, train_error_t *err)
     for (size_t u = 0; u < f->n_units; u++) {
         f->units[u].weights = to;
         to += bytes_of (f, u);
-        if (f->late)
-            fsdp_round_block (f, u, block (f, u, f->units[u].weights),
-                              f->stream);
+        TRY (fsdp_fill_block (f, u, block (f, u, f->units[u].weights),
+                              f->stream, err));
     }
     TRY (f->ops->sync (f->stream, err)); /* weights may be rounded there yet */
     for (size_t u = 0; u < f->n_units; u++)

@@ -28,6 +28,12 @@ static void count (size_t *now, size_t *most, size_t n)
         *most = *now;
 }
 
+char *fsdp_block (const struct fsdp *f, size_t u)
+{
+    return (char *)(f->low ? f->low : f->weights.t.data)
+           + f->units[u].plan->at * f->wsize;
+}
+
 train_status_t fsdp_gather (struct fsdp *f, size_t stay, bool must,
                             train_error_t *err)
 {
@@ -44,9 +50,8 @@ train_status_t fsdp_gather (struct fsdp *f, size_t stay, bool must,
     count (&f->held.weights, &f->held.most_weights, chunk * f->world);
     if (chunk == 0)
         return TRAIN_OK;
-    own = f->late ? unit->weights + (size_t)f->rank * chunk * f->wsize
-                  : (char *)(f->low ? f->low : f->weights.t.data)
-                        + unit->plan->at * f->wsize;
+    own = fsdp_in_place (f) ? unit->weights + (size_t)f->rank * chunk * f->wsize
+                            : fsdp_block (f, u);
     TRY (fsdp_view (f, &in, own, f->wdtype, chunk, err));
     TRY (fsdp_view (f, &out, unit->weights, f->wdtype, chunk * f->world, err));
     return f->way->gather (f, u, &in.t, &out.t, err);

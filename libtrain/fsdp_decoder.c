@@ -332,8 +332,9 @@ train_status_t fsdp_adamw (const struct fsdp *f, const train_decoder_t *d,
     }
     o.device = f->grads.t.device;
     o.offload = f->opts.offload;
-    status = adamw_create_at (&o, f->dtype, train_shard_size (f->plan), params,
-                              first, k, true, ret_adamw, err);
+    status =
+        adamw_create_at (&o, f->dtype, train_shard_size (f->plan), params,
+                         first, k, ADAMW_OWN | fsdp_far (f), ret_adamw, err);
     free (first);
     free (params);
     return status;

@@ -38,16 +38,16 @@ static train_status_t judge (struct fsdp *f, double clip, double inv_scale,
     return TRAIN_OK;
 }
 
-/* The kernel writes a copy of BF16 itself. */
+/* The kernel writes a copy of BF16 itself; of what is offloaded AdamW does any. */
 static train_status_t update (struct fsdp *f, train_adamw_t *adamw, double lr,
                               train_error_t *err)
 {
-    bool bf16 = f->low && f->wdtype == TRAIN_BF16;
+    bool there = f->low && (f->brings || f->wdtype == TRAIN_BF16);
 
-    TRY (adamw_enqueue_copy (adamw, &f->weights.t, bf16 ? f->low : NULL,
+    TRY (adamw_enqueue_copy (adamw, &f->weights.t, there ? f->low : NULL,
                              &f->grads.t, lr, &f->on->numbers->factor,
                              f->stream, err));
-    if (f->low && !bf16)
+    if (f->low && !there)
         fsdp_cast (f, f->low, f->wdtype, f->weights.t.data, f->dtype,
                    train_shard_size (f->plan), f->stream);
     return fsdp_fresh (f, err);

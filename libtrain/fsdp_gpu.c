@@ -24,7 +24,7 @@ static train_status_t make_events (struct fsdp *f, train_error_t *err)
     struct fsdp_gpu *g = f->on;
 
     TRY (f->ops->stream_create (f->device, &g->side, err));
-    if (f->late) {
+    if (fsdp_in_place (f)) {
         TRY (f->ops->stream_create (f->device, &g->link, err));
         TRY (f->ops->event_create (f->device, &g->come, err));
     }
@@ -105,12 +105,13 @@ static train_status_t after (struct fsdp *f, void *stream, void *event,
     return f->ops->event_wait (stream, f->device, event, err);
 }
 
-/* The rank's block of [u] is rounded to [to], when [before] has come. */
-static train_status_t round_late (struct fsdp *f, size_t u, void *to,
-                                  void *before, train_error_t *err)
+/* The rank's block of [u] comes to [to], rounded or from the host's memory, when
+ * [before] has come. */
+static train_status_t fill (struct fsdp *f, size_t u, void *to, void *before,
+                            train_error_t *err)
 {
     TRY (after (f, f->on->link, before, err));
-    fsdp_round_block (f, u, to, f->on->link);
+    TRY (fsdp_fill_block (f, u, to, f->on->link, err));
     return record (f, f->on->come, f->on->link, err);
 }
 
@@ -121,8 +122,8 @@ static train_status_t op_gather (struct fsdp *f, size_t u, DLTensor *in,
     void *before = f->on->slot_free[unit->slot];
 
     unit->gather.on = true;
-    if (f->late) {
-        TRY (round_late (f, u, in->data, before, err));
+    if (fsdp_in_place (f)) {
+        TRY (fill (f, u, in->data, before, err));
         before = f->on->come;
     }
     return group_flow_all_gather (f->group, in, out, before, unit->gather.done,

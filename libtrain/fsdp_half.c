@@ -45,13 +45,33 @@ train_status_t fsdp_copy (const struct fsdp *f, void *dst, const void *src,
     return f->ops->sync (f->stream, err);
 }
 
-void fsdp_round_block (const struct fsdp *f, size_t u, void *to, void *stream)
+bool fsdp_in_place (const struct fsdp *f)
+{
+    return f->late || f->brings;
+}
+
+train_status_t fsdp_fill_block (const struct fsdp *f, size_t u, void *to,
+                                void *stream, train_error_t *err)
 {
     const train_shard_unit_t *plan = f->units[u].plan;
 
-    fsdp_cast (f, to, f->wdtype,
-               (const char *)f->weights.t.data + plan->at * f->esize, f->dtype,
-               plan->chunk, stream);
+    if (f->brings)
+        return f->ops->copy (to, fsdp_block (f, u), plan->chunk * f->wsize,
+                             stream, err);
+    if (f->late)
+        fsdp_cast (f, to, f->wdtype,
+                   (const char *)f->weights.t.data + plan->at * f->esize,
+                   f->dtype, plan->chunk, stream);
+    return TRAIN_OK;
+}
+
+unsigned fsdp_far (const struct fsdp *f)
+{
+    if (!f->brings)
+        return 0;
+    return f->wdtype == TRAIN_BF16  ? ADAMW_FAR_BF16
+           : f->wdtype == TRAIN_F16 ? ADAMW_FAR_F16
+                                    : ADAMW_FAR_F32;
 }
 
 void fsdp_updated (struct fsdp *f)

@@ -22,8 +22,8 @@ static train_status_t op_gather (struct fsdp *f, size_t u, DLTensor *in,
     struct fsdp_work *w = &f->units[u].gather;
 
     w->on = true;
-    if (f->late)
-        fsdp_round_block (f, u, in->data, NULL);
+    if (fsdp_in_place (f))
+        TRY (fsdp_fill_block (f, u, in->data, NULL, err));
     return train_all_gather_async (f->group, in, out, &w->work, err);
 }
 

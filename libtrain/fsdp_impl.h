@@ -53,7 +53,7 @@ struct fsdp_way {
     train_status_t (*open) (struct fsdp *f, train_error_t *err);
     void (*close) (struct fsdp *f);
     /* gather - begin to gather unit [u] from [in] to [out], its slot; where the
-   * engine rounds late, [in] is this rank's part of that, rounded to first. */
+   * engine gathers in place, [in] is this rank's part of that, filled first. */
     train_status_t (*gather) (struct fsdp *f, size_t u, DLTensor *in,
                               DLTensor *out, train_error_t *err);
     /* wait - what comes now is after the work; nothing where there is none. */
@@ -128,11 +128,13 @@ struct fsdp {
 
     train_tensor_t weights, grads; /* the shard; replicas: the model's */
     void *arena;                   /* of the shard */
-    void *far;     /* offload: its masters, pinned; else in [arena] */
+    void *far;     /* masters that are offloaded, pinned; else in [arena] */
     uint16_t *low; /* the masters rounded to wdtype: of the shard, or the
                     model's; NULL: they are of that type */
     bool own_low;
     bool late;   /* halves without [low]: rounded as they are gathered */
+    bool brings; /* offload_weights: [low], or without it [far], is what gathers
+                    are from */
     char *slots; /* room for whole weights */
     bool *slot_taken;
     size_t n_slots;
@@ -190,6 +192,8 @@ void fsdp_rooms_free (struct fsdp *f);
 train_status_t fsdp_alloc (const struct fsdp *f, void *ret, size_t bytes,
                            const char *what, train_error_t *err);
 
+/* fsdp_block - this rank's part of flat unit [u] in the model's type. */
+char *fsdp_block (const struct fsdp *f, size_t u);
 /* fsdp_gather - begin to gather a stay's flat unit, if it is not here and its
  * slot is free; [must]: TRAIN_ESTATE where it is not. */
 train_status_t fsdp_gather (struct fsdp *f, size_t stay, bool must,
@@ -214,12 +218,18 @@ train_status_t fsdp_copy (const struct fsdp *f, void *dst, const void *src,
 /* fsdp_cast - [n] of one type to another, in the order of [stream]. */
 void fsdp_cast (const struct fsdp *f, void *dst, train_dtype_t to,
                 const void *src, train_dtype_t from, size_t n, void *stream);
-/* fsdp_round_block - this rank's block of flat unit [u] from the masters to [to],
- * in the order of [stream]. */
-void fsdp_round_block (const struct fsdp *f, size_t u, void *to, void *stream);
+/* fsdp_in_place - gathers are from this rank's block of where they go to, which
+ * is filled before; else from the shard.
+ * fsdp_fill_block - fill it at [to], in the order of [stream]: the masters
+ * rounded, or what is in the host's memory. Nothing else where it is neither. */
+bool fsdp_in_place (const struct fsdp *f);
+train_status_t fsdp_fill_block (const struct fsdp *f, size_t u, void *to,
+                                void *stream, train_error_t *err);
 /* fsdp_fresh - the masters' rounded copy has changed in the order of the
  * passes: what is gathered from now on is that. */
 train_status_t fsdp_fresh (struct fsdp *f, train_error_t *err);
+/* fsdp_far - what of the weights is offloaded, as adamw_create_at has it. */
+unsigned fsdp_far (const struct fsdp *f);
 /* fsdp_step_open - of a GPU: the calls of a step begin. */
 train_status_t fsdp_step_open (struct fsdp *f, train_error_t *err);
 

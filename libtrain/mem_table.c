@@ -13,6 +13,7 @@
 #include "err.h"
 #include "fsdp.h"
 #include "fsdp_fit.h"
+#include "optim.h"
 #include "optim_far.h"
 
 #include "kernels/kernels.h"
@@ -161,6 +162,17 @@ static train_status_t add_whole (struct table *t, const train_decoder_t *m,
     return TRAIN_OK;
 }
 
+/* What passes through a GPU at each update (fsdp_far). */
+static unsigned pieces_of (const train_decoder_t *m,
+                           const train_trainer_options_t *o)
+{
+    unsigned how = m->config.dtype == TRAIN_BF16  ? ADAMW_FAR_BF16
+                   : m->config.dtype == TRAIN_F16 ? ADAMW_FAR_F16
+                                                  : ADAMW_FAR_F32;
+
+    return adamw_far_arrays (o->offload, o->offload_weights ? how : 0);
+}
+
 /* Weights and all that has their shape. [alone]: of one GPU (trainer_gpu.c). */
 static train_status_t add_model (struct table *t, const train_decoder_t *m,
                                  const train_trainer_options_t *o, size_t world,
@@ -175,7 +187,8 @@ static train_status_t add_model (struct table *t, const train_decoder_t *m,
         held = part;
         TRY (add_whole (t, m, o, world, wide, err));
     }
-    add (t, "weights", own, o->round_late && elem < real ? 0 : held * elem,
+    add (t, "weights", own,
+         (o->round_late && elem < real) || o->offload_weights ? 0 : held * elem,
          false);
     add (t, "masters of the weights", wide,
          elem == real || o->offload
@@ -186,10 +199,14 @@ static train_status_t add_model (struct table *t, const train_decoder_t *m,
          (alone ? m->grad_numel + decoder_sink (m) : held) * real, false);
     add (t, "AdamW's moments", wide,
          o->offload ? 0 : 2 * with_moments (m, o, held) * real, false);
-    add (t, "pieces of what is offloaded", wide,
-         o->offload ? adamw_far_bytes (held) : 0, false);
+    add (t, "pieces of what is offloaded",
+         o->offload || !o->offload_weights ? wide : own,
+         adamw_far_bytes (held, pieces_of (m, o)), false);
     if (o->offload)
-        add_far (t, "masters and moments", wide, 3 * held * real);
+        add_far (t, "masters and moments", wide,
+                 (elem < real ? 3 : 2) * held * real);
+    if (o->offload_weights)
+        add_far (t, "weights, offloaded", own, held * elem);
     return TRAIN_OK;
 }
 

@@ -72,7 +72,7 @@ static train_status_t add_ranges (train_adamw_t *a, const train_param_t *params,
 /* Moments and masters of the ranges, side by side where that halves them, or as
  * the parameters lie. Of pieces that pass through a GPU all arrays have one
  * order. */
-static void place_moments (train_adamw_t *a, bool own)
+static void place_moments (train_adamw_t *a)
 {
     size_t sum = 0;
 
@@ -81,7 +81,7 @@ static void place_moments (train_adamw_t *a, bool own)
         a->range[i].at = a->range[i].grad = a->range[i].offset;
         sum += a->range[i].count;
     }
-    if (!own || a->opts.offload || sum > a->numel / 2)
+    if (!(a->how & ADAMW_OWN) || a->opts.offload || sum > a->numel / 2)
         return;
     a->state = 0;
     for (size_t i = 0; i < a->n_ranges; i++) {
@@ -123,7 +123,27 @@ static train_status_t add_arena (train_adamw_t *a, train_error_t *err)
     }
     TRY (a->ops->pin (a->device, a->bytes, &a->arena, err));
     memset (a->arena, 0, a->bytes);
-    return adamw_far_create (a->ops, a->device, a->numel, &a->far, err);
+    return TRAIN_OK;
+}
+
+unsigned adamw_far_arrays (bool offload, unsigned how)
+{
+    unsigned arrays = how & ADAMW_FAR_F32 ? 1U << ADAMW_FAR_P : 0;
+
+    if (how & (ADAMW_FAR_BF16 | ADAMW_FAR_F16))
+        arrays |= 1U << ADAMW_FAR_COPY;
+    if (offload)
+        arrays |= 1U << ADAMW_FAR_P | 1U << ADAMW_FAR_M | 1U << ADAMW_FAR_V;
+    return arrays;
+}
+
+static train_status_t add_far (train_adamw_t *a, train_error_t *err)
+{
+    unsigned arrays = adamw_far_arrays (a->opts.offload, a->how);
+
+    return arrays ? adamw_far_create (a->ops, a->device, a->numel, arrays,
+                                      &a->far, err)
+                  : TRAIN_OK;
 }
 
 static train_status_t add_moments (train_adamw_t *a, train_error_t *err)
@@ -137,7 +157,8 @@ static train_status_t add_moments (train_adamw_t *a, train_error_t *err)
                         "no memory for the moments of %zu parameters",
                         a->numel);
     a->bytes = (adamw_is_half (a) ? 3 : 2) * a->state * a->esize;
-    if ((status = add_arena (a, err)) != TRAIN_OK)
+    if ((status = add_arena (a, err)) != TRAIN_OK
+        || (status = add_far (a, err)) != TRAIN_OK)
         return err_prefix (err, status, "moments of %zu parameters", a->numel);
     TRY (a->ops->alloc (a->device, sizeof (float), &factor, err));
     a->factor = factor;
@@ -169,7 +190,7 @@ static train_status_t check_place (const DLDevice *d, bool offload,
 train_status_t adamw_create_at (const train_adamw_options_t *opts,
                                 train_dtype_t dtype, size_t numel,
                                 const train_param_t *params,
-                                const uint64_t *first, size_t n, bool own,
+                                const uint64_t *first, size_t n, unsigned how,
                                 train_adamw_t **ret_adamw, train_error_t *err)
 {
     train_adamw_options_t o;
@@ -190,12 +211,13 @@ train_status_t adamw_create_at (const train_adamw_options_t *opts,
     a->opts = o;
     a->dtype = dtype;
     a->numel = numel;
+    a->how = how;
     a->gpu = o.device.device_type == kDLCUDA;
     a->device = a->gpu ? o.device.device_id : 0;
     if ((status = backend_find (a->gpu ? "cuda" : "host", &a->ops, err))
         == TRAIN_OK)
         status = add_ranges (a, params, first, n, err);
-    place_moments (a, own);
+    place_moments (a);
     if (status == TRAIN_OK)
         status = add_moments (a, err);
     if (status != TRAIN_OK)
@@ -211,8 +233,8 @@ train_status_t train_adamw_create (const train_adamw_options_t *opts,
                                    train_adamw_t **ret_adamw,
                                    train_error_t *err)
 {
-    return adamw_create_at (opts, dtype, numel, params, NULL, n, false,
-                            ret_adamw, err);
+    return adamw_create_at (opts, dtype, numel, params, NULL, n, 0, ret_adamw,
+                            err);
 }
 
 void train_adamw_destroy (train_adamw_t *a)

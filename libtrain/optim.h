@@ -16,25 +16,37 @@ train_status_t adamw_enqueue (train_adamw_t *adamw, DLTensor *weights,
                               const float *factor, void *stream,
                               train_error_t *err);
 
-/* adamw_enqueue_copy - the same for F32 weights, which also writes their BF16.
- *   copy   (numel) of the weights' memory; NULL: none */
+/* adamw_enqueue_copy - the same for F32 weights, which also writes their BF16,
+ * or their F16 with ADAMW_FAR_F16.
+ *   copy   (numel) of the GPU, or as adamw_create_at was told; NULL: none */
 train_status_t adamw_enqueue_copy (train_adamw_t *adamw, DLTensor *weights,
                                    uint16_t *copy, const DLTensor *grads,
                                    double lr, const float *factor, void *stream,
                                    train_error_t *err);
 
+/* Of adamw_create_at.
+ * ADAMW_OWN - where the parameters are half of [numel] or less, moments and
+ * masters are of them alone, side by side: m, v and masters have fewer elements.
+ * Not with offload.
+ * Of a GPU, ADAMW_FAR_F32, _BF16 and _F16 - the F32 weights, or the copy of that
+ * type which adamw_enqueue_copy writes, are pinned memory of the host: at most
+ * one of them is the copy's. */
+#define ADAMW_OWN      1U
+#define ADAMW_FAR_F32  2U
+#define ADAMW_FAR_BF16 4U
+#define ADAMW_FAR_F16  8U
+
 /* adamw_create_at - train_adamw_create of a part of a model.
- *   first   (n) number of each parameter's first element in the model; NULL:
- * its offset own     where the parameters are half of [numel] or less, moments
- * and masters are of them alone, side by side: m, v and masters have fewer
- *           elements. Not with offload
+ *   first   (n) number of each parameter's first element in the model; NULL: its
+ *           offset
+ *   how     of the above; 0: none
  * adamw_round - where rounding is stochastic: the BF16 of F32 weights as the
  * last update wrote it, enqueued; other elements stay.
  *   p, copy   (numel) of the optimizer's device */
 train_status_t adamw_create_at (const train_adamw_options_t *opts,
                                 train_dtype_t dtype, size_t numel,
                                 const train_param_t *params,
-                                const uint64_t *first, size_t n, bool own,
+                                const uint64_t *first, size_t n, unsigned how,
                                 train_adamw_t **ret_adamw, train_error_t *err);
 /* adamw_place_grads - gradients are not laid out as the weights are: [n] of them, of
  * a parameter that begins at [offset] from [at] on. Neighbours that train are
@@ -42,6 +54,8 @@ train_status_t adamw_create_at (const train_adamw_options_t *opts,
 void adamw_place_grads (train_adamw_t *adamw, size_t n,
                         size_t (*at) (const void *arg, size_t offset),
                         const void *arg);
+/* adamw_far_arrays - what passes through a GPU, as 1 << each (optim_far.h). */
+unsigned adamw_far_arrays (bool offload, unsigned how);
 void adamw_round (train_adamw_t *adamw, const float *p, uint16_t *copy,
                   void *stream);
 

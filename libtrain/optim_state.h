@@ -32,9 +32,10 @@ struct train_adamw {
     int device; /* as [ops] counts */
     bool gpu;
     size_t esize; /* of moments, gradients, masters */
-    void *arena;  /* m, v, then masters; with [far] pinned memory of the host */
+    void *arena;  /* m, v, then masters; with offload the host's, pinned */
     size_t bytes; /* of it */
-    struct adamw_far *far; /* NULL: it is where the weights are */
+    unsigned how; /* of adamw_create_at */
+    struct adamw_far *far; /* NULL: nothing passes through the GPU */
     train_tensor_t m, v, masters;
     bool has_masters;
     float *factor; /* of a GPU: what grad_scale is given by */

@@ -143,35 +143,85 @@ void adamw_round (train_adamw_t *a, const float *p, uint16_t *copy,
 /* An update of halves, or of a GPU. */
 struct update {
     const train_adamw_t *adamw;
-    float *weights;   /* (numel) or, of halves, the masters */
-    uint16_t *copy;   /* (numel) their BF16; NULL: none */
-    uint16_t *halves; /* (numel) F16 weights; NULL: none */
+    float *weights; /* (numel) or, of halves, the masters */
+    uint16_t *copy; /* (numel) what they are rounded to; NULL: nothing */
+    bool f16;       /* that is F16; else BF16 */
     const float *grads, *factor;
     double lr;
     void *stream;
 };
 
-/* Elements [first, first + n), whose p, m and v are [at]. The kernel writes the
- * copy of bf16 itself. */
-static void update_part (const struct update *u, const struct adamw_range *r,
-                         float *const at[], size_t first, size_t n)
-{
-    const train_adamw_options_t *o = &u->adamw->opts;
-    const float *grads = u->grads + r->grad + (first - r->offset);
-    struct adamw_key key = key_of (u->adamw);
+/* Elements from number [first] on, of a range. */
+struct part {
+    float *p, *m, *v;
+    uint16_t *copy;
+    size_t first, n;
+};
 
-    u->adamw->ops->flat->adamw (
-        at[0], u->copy ? u->copy + first : NULL, at[1], at[2], grads, u->factor,
-        n, u->lr, o->beta1, o->beta2, o->eps, r->decay ? o->weight_decay : 0,
-        u->adamw->updates + 1, r->first + (first - r->offset),
-        o->stochastic ? key.word : NULL, u->stream);
-    if (u->halves)
-        narrow (u->adamw, u->halves + first, at[0], n, u->stream);
+/* Of F32 to F16, as narrow; by the backend's kernels. */
+static void shorten (const train_adamw_t *a, uint16_t *to, float *from,
+                     size_t n, void *stream)
+{
+    struct kern_view out = {
+        .data = to, .compact = 1, .in_size = 2, .wire_size = 2, .n = n};
+    struct kern_view in = {.data = from,
+                           .compact = 1,
+                           .from = KERN_F32,
+                           .to = KERN_F16,
+                           .in_size = 4,
+                           .wire_size = 2,
+                           .n = n};
+
+    a->ops->view->move (&out, &in, stream);
 }
 
-/* What of the ranges lies in [first, first + n), which begins at [at]; weights
- * that were not brought are where they are. */
-static void update_piece (void *arg, float *const at[], size_t first, size_t n)
+/* The kernel writes the copy of bf16 itself. */
+static void update_part (const struct update *u, const struct adamw_range *r,
+                         const struct part *x)
+{
+    const train_adamw_t *a = u->adamw;
+    const train_adamw_options_t *o = &a->opts;
+    const float *grads = u->grads + r->grad + (x->first - r->offset);
+    struct adamw_key key = key_of (a);
+
+    a->ops->flat->adamw (x->p, u->f16 ? NULL : x->copy, x->m, x->v, grads,
+                         u->factor, x->n, u->lr, o->beta1, o->beta2, o->eps,
+                         r->decay ? o->weight_decay : 0, a->updates + 1,
+                         r->first + (x->first - r->offset),
+                         o->stochastic ? key.word : NULL, u->stream);
+    if (u->f16 && adamw_is_half (a))
+        narrow (a, x->copy, x->p, x->n, u->stream);
+    else if (u->f16)
+        shorten (a, x->copy, x->p, x->n, u->stream);
+}
+
+/* Elements of range [r] from number [from] on. What was brought begins at [at]
+ * with number [first]; the rest is where it is. */
+static struct part part_of (const struct update *u, const struct adamw_range *r,
+                            void *const at[], size_t first, size_t from)
+{
+    const train_adamw_t *a = u->adamw;
+    size_t moment = r->at + (from - r->offset), piece = from - first;
+    struct part x = {u->weights + master_at (a, r) + (from - r->offset),
+                     (float *)start (&a->m.t) + moment,
+                     (float *)start (&a->v.t) + moment,
+                     u->copy ? u->copy + from : NULL,
+                     from,
+                     0};
+
+    if (at[ADAMW_FAR_P])
+        x.p = (float *)at[ADAMW_FAR_P] + piece;
+    if (at[ADAMW_FAR_M])
+        x.m = (float *)at[ADAMW_FAR_M] + piece;
+    if (at[ADAMW_FAR_V])
+        x.v = (float *)at[ADAMW_FAR_V] + piece;
+    if (at[ADAMW_FAR_COPY])
+        x.copy = (uint16_t *)at[ADAMW_FAR_COPY] + piece;
+    return x;
+}
+
+/* What of the ranges lies in [first, first + n). */
+static void update_piece (void *arg, void *const at[], size_t first, size_t n)
 {
     const struct update *u = arg;
     const train_adamw_t *a = u->adamw;
@@ -180,17 +230,15 @@ static void update_piece (void *arg, float *const at[], size_t first, size_t n)
         const struct adamw_range *r = &a->range[i];
         size_t from = r->offset > first ? r->offset : first;
         size_t end = r->offset + r->count;
-        float *part[ADAMW_FAR_ARRAYS];
+        struct part x;
 
         if (end > first + n)
             end = first + n;
         if (from >= end)
             continue;
-        part[0] = (at[0] ? at[0] : u->weights + first)
-                  + (master_at (a, r) + (from - r->offset) - first);
-        for (int k = 1; k < ADAMW_FAR_ARRAYS; k++)
-            part[k] = at[k] + (r->at + (from - r->offset) - first);
-        update_part (u, r, part, from, end - from);
+        x = part_of (u, r, at, first, from);
+        x.n = end - from;
+        update_part (u, r, &x);
     }
 }
 
@@ -203,20 +251,25 @@ static train_status_t update_mixed (train_adamw_t *a, DLTensor *weights,
     struct update u = {a,
                        start (p),
                        copy,
-                       a->dtype == TRAIN_F16 ? start (weights) : NULL,
+                       a->dtype == TRAIN_F16 || a->how & ADAMW_FAR_F16,
                        start (grads),
                        factor,
                        lr,
                        stream};
-    float *arrays[ADAMW_FAR_ARRAYS] = {u.weights, start (&a->m.t),
-                                       start (&a->v.t)};
+    void *arrays[ADAMW_FAR_ARRAYS] = {NULL};
 
     if (!a->far) {
         update_piece (&u, arrays, 0, a->numel);
         return TRAIN_OK;
     }
-    if (p->device.device_type == kDLCUDA)
-        arrays[0] = NULL;
+    if (p->device.device_type != kDLCUDA)
+        arrays[ADAMW_FAR_P] = u.weights;
+    if (a->opts.offload) {
+        arrays[ADAMW_FAR_M] = start (&a->m.t);
+        arrays[ADAMW_FAR_V] = start (&a->v.t);
+    }
+    if (a->how & (ADAMW_FAR_BF16 | ADAMW_FAR_F16))
+        arrays[ADAMW_FAR_COPY] = copy;
     return adamw_far_run (a->far, arrays, a->numel, stream, update_piece, &u,
                           err);
 }
@@ -249,9 +302,9 @@ train_status_t adamw_enqueue (train_adamw_t *a, DLTensor *weights,
     TRY (check_step (a, weights, grads, lr, 1, err));
     before = a->ops->enter (a->device);
     take_masters (a, weights, stream);
-    status = update_mixed (a, weights,
-                           a->dtype == TRAIN_BF16 ? start (weights) : NULL,
-                           grads, lr, factor, stream, err);
+    status =
+        update_mixed (a, weights, adamw_is_half (a) ? start (weights) : NULL,
+                      grads, lr, factor, stream, err);
     a->ops->leave (before);
     return status;
 }

@@ -71,6 +71,7 @@ static train_status_t make_engine (train_trainer_t *t, train_error_t *err)
         .no_sync = o->no_sync && sharded,
         .offload = o->offload,
         .round_late = o->round_late,
+        .offload_weights = o->offload_weights,
         .reduce = o->reduce_bf16       ? TRAIN_BF16
                   : dtype == TRAIN_F64 ? TRAIN_F64
                                        : TRAIN_F32,
@@ -84,6 +85,11 @@ static train_status_t make_engine (train_trainer_t *t, train_error_t *err)
         return err_set (err, TRAIN_EINVAL,
                         "the decoder has no arenas, and strategy %d shards "
                         "nothing",
+                        o->strategy);
+    if (!sharded && o->offload_weights)
+        return err_set (err, TRAIN_EINVAL,
+                        "offload_weights: strategy %d shards nothing; "
+                        "TRAIN_FULL_SHARD would do, of one rank too",
                         o->strategy);
     if (trainer_gpu_serves (t))
         return trainer_gpu_create (t, &t->gpu, err);

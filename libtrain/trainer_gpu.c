@@ -82,7 +82,7 @@ static train_status_t make_adamw (train_trainer_t *t,
     o.device = c->device;
     o.offload = t->opts.offload;
     status = adamw_create_at (&o, c->dtype, train_decoder_numel (t->decoder),
-                              params, NULL, k, true, &t->adamw, err);
+                              params, NULL, k, ADAMW_OWN, &t->adamw, err);
     free (params);
     if (status == TRAIN_OK)
         adamw_place_grads (t->adamw, t->decoder->grad_numel, grad_at,

@@ -41,6 +41,7 @@ static int64_t hash_options (const train_trainer_options_t *o)
                   o->scaler != NULL,
                   o->offload,
                   o->round_late,
+                  o->offload_weights,
                   scaler.init,
                   scaler.growth,
                   scaler.backoff,

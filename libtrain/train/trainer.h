@@ -78,9 +78,13 @@ typedef struct train_trainer_options {
                              order; borrowed as that. Else not looked at */
     bool offload; /* of a GPU: moments, and masters of BF16 and F16, are in the
                      host's memory and pass through the GPU at each update */
-    bool round_late; /* sharded BF16 and F16, neither offloaded nor rounded
+    bool round_late;      /* sharded BF16 and F16, neither offloaded nor rounded
                         stochastically: masters are rounded as each unit is
                         gathered, and no rounded shard stays. The same bits */
+    bool offload_weights; /* of a GPU, sharded: this rank's part of the weights
+                     is in the host's memory, comes to the GPU [prefetch] units
+                     ahead of each gather and goes back at each update; of F32
+                     that are the masters */
 } train_trainer_options_t;
 
 /* What a step was. */

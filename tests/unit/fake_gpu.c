@@ -519,3 +519,13 @@ void *fake_alloc (int device, size_t bytes)
 
     return gpu_alloc (device, bytes, &memory, NULL) == TRAIN_OK ? memory : NULL;
 }
+
+size_t fake_bytes (int device)
+{
+    size_t sum = 0;
+
+    for (size_t i = 0; i < sizeof (block) / sizeof (*block); i++)
+        if (block[i].at && block[i].device == device)
+            sum += block[i].bytes;
+    return sum;
+}

@@ -50,8 +50,10 @@ void fake_give (void *taken);
 /* fake_seen_of - what rank [rank] did with its communicators. */
 struct fake_seen *fake_seen_of (int rank);
 
-/* fake_alloc - memory of this rank's GPU [device]. Never freed. */
+/* fake_alloc - memory of this rank's GPU [device]. Never freed.
+ * fake_bytes - what this rank holds of it. */
 void *fake_alloc (int device, size_t bytes);
+size_t fake_bytes (int device);
 
 /* fake_stream - a stream of the user, which is stuck until fake_release. */
 void *fake_stream (void);

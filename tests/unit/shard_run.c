@@ -11,7 +11,7 @@
 static const train_scaler_options_t scaler = {
     .size = sizeof (scaler), .init = 1 << 21, .interval = 100};
 
-struct shard_run run;
+struct shard_run run = {.prefetch = 1};
 
 train_trainer_options_t options (train_group_t *gpus)
 {
@@ -24,17 +24,21 @@ train_trainer_options_t options (train_group_t *gpus)
                   .beta1 = 0.9,
                   .beta2 = 0.95,
                   .eps = 1e-8,
-                  .weight_decay = 0.1},
+                  .weight_decay = 0.1,
+                  .stochastic = run.stochastic,
+                  .seed = 5},
         .schedule = {.size = sizeof (train_schedule_t),
                      .kind = TRAIN_SCHEDULE_COSINE,
                      .lr = 0.01,
                      .warmup = 2,
                      .steps = 20},
         .strategy = run.strategy,
-        .prefetch = 1,
+        .prefetch = run.prefetch,
         .scaler = run.dtype == TRAIN_F16 ? &scaler : NULL,
         .device_group = gpus,
         .offload = run.offload,
+        .offload_weights = run.weights,
+        .frozen = run.frozen,
     };
 }
 
@@ -55,7 +59,8 @@ train_status_t parts (struct made *m, train_error_t *err)
                                 .tie = true,
                                 .rope_theta = 10000,
                                 .norm_eps = 1e-5,
-                                .dtype = run.dtype};
+                                .dtype = run.dtype,
+                                .lora = run.lora};
     train_status_t status = train_data_open (&text, &m->data, err);
 
     if (status == TRAIN_OK)

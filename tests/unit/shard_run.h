@@ -12,7 +12,11 @@
 struct shard_run {
     train_dtype_t dtype;
     train_strategy_t strategy;
-    bool saves, loads, offload;
+    bool saves, loads, offload, weights; /* offload_weights */
+    bool stochastic;
+    int prefetch;
+    const char *frozen;
+    train_lora_t lora;
     double loss[STEPS], norm[STEPS], eval, bound;
     bool skipped[STEPS];
 };

@@ -224,6 +224,23 @@ static void test_round_late (void **state)
     run.wide = false;
 }
 
+/* Weights come from the host's memory; a step's passes are reduced at once. */
+static void test_far_weights (void **state)
+{
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        if (i % 3 == 0)
+            prepare (i ? TRAIN_F32 : TRAIN_BF16, i == 0, 3, i ? 1e-5 : 1e-3);
+        run.opts = opts_of (i % 2 ? TRAIN_FULL_SHARD : TRAIN_SHARD_GRAD_OP,
+                            i % 3 ? 0 : 500, i % 3, i > 2);
+        run.opts.offload_weights = true;
+        run.opts.offload = i % 2;
+        run.micro = 2;
+        run.uneven = i == 5;
+        run_on (worlds[i % 4]);
+    }
+}
+
 static void test_short_wire (void **state)
 {
     (void)state;
@@ -365,10 +382,11 @@ static void test_misplaced (void **state)
 int main (void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test (test_float),      cmocka_unit_test (test_halves),
-        cmocka_unit_test (test_wide_ends),  cmocka_unit_test (test_bytes),
-        cmocka_unit_test (test_round_late), cmocka_unit_test (test_short_wire),
-        cmocka_unit_test (test_rank_dies),  cmocka_unit_test (test_misplaced),
+        cmocka_unit_test (test_float),       cmocka_unit_test (test_halves),
+        cmocka_unit_test (test_wide_ends),   cmocka_unit_test (test_bytes),
+        cmocka_unit_test (test_round_late),  cmocka_unit_test (test_short_wire),
+        cmocka_unit_test (test_far_weights), cmocka_unit_test (test_rank_dies),
+        cmocka_unit_test (test_misplaced),
     };
 
     run.to_gpu = to_gpu;
