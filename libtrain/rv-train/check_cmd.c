@@ -166,13 +166,30 @@ static size_t all_bytes (const struct check *c, bool host)
     return sum;
 }
 
+/* How often a step gathers each weight: in passes forth and back, or once. */
+static int gathers (const struct check *c)
+{
+    const train_trainer_options_t o = settings_trainer (&c->set);
+    int most = (o.batch + c->ranks - 1) / c->ranks;
+    int pass = mem_pass (&o, c->ranks);
+
+    return o.strategy == TRAIN_FULL_SHARD ? 2 * ((most + pass - 1) / pass) : 1;
+}
+
 static struct check_forecast foresee (const struct check *c)
 {
     const train_decoder_config_t *model = &c->model;
     double tokens = (double)c->set.batch * (double)c->set.seq;
     struct check_forecast f = {.tflops = c->tflops, .basis = "as told"};
-    const struct check_step step = {(int)c->set.seq, c->ranks, tokens,
-                                    c->set.offload, 1};
+    const struct check_step step = {
+        .seq = (int)c->set.seq,
+        .ranks = c->ranks,
+        .tokens = tokens,
+        .offload = c->set.offload,
+        .passes = 1,
+        .offload_weights = c->set.offload_weights,
+        .gathers = gathers (c),
+    };
 
     if (c->set.task == TASK_GRPO)
         return check_grpo_foresee (c);
@@ -327,8 +344,9 @@ static train_status_t run (struct check *c, int argc, char *const *argv,
     if (c->device->bytes > 0 && sum > c->device->bytes)
         return err_set (err, TRAIN_ENOMEM,
                         "a rank needs %.1f GiB, %s has %.1f; a smaller "
-                        "data.micro_batch, shard.strategy=full on more ranks "
-                        "or shard.offload=on needs less",
+                        "data.micro_batch, shard.strategy=full on more ranks, "
+                        "shard.offload=on or shard.offload_weights=on needs "
+                        "less",
                         (double)sum / (1 << 30), c->device->name,
                         (double)c->device->bytes / (1 << 30));
     return TRAIN_OK;

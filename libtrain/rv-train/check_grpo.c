@@ -118,9 +118,17 @@ static struct check_step step_of (const struct check *c)
     const train_trainer_options_t o = settings_trainer (&c->set);
     double rows = (double)c->set.batch / c->ranks;
     int T = cycle_of (c).T;
+    double passes = rows / mem_pass (&o, c->ranks);
 
-    return (struct check_step){T, c->ranks, (double)c->set.batch * T,
-                               c->set.offload, rows / mem_pass (&o, c->ranks)};
+    return (struct check_step){
+        .seq = T,
+        .ranks = c->ranks,
+        .tokens = (double)c->set.batch * T,
+        .offload = c->set.offload,
+        .passes = passes,
+        .offload_weights = c->set.offload_weights,
+        .gathers = o.strategy == TRAIN_FULL_SHARD ? 2 * passes : 1,
+    };
 }
 
 /* Tokens a step of forwards without a backward: of the policy where old

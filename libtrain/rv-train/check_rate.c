@@ -142,13 +142,36 @@ static double elements (const train_decoder_config_t *m)
     return n + OF_LORA * adapted (m);
 }
 
+static double all_weights (const train_decoder_config_t *m)
+{
+    return m->layers * of_block (m)
+           + (m->tie ? 1 : 2) * (double)m->dim * m->vocab;
+}
+
 /* What is updated: all weights, or adapters, which are few. */
 static double weights (const train_decoder_config_t *m)
 {
-    double all =
-        m->layers * of_block (m) + (m->tie ? 1 : 2) * (double)m->dim * m->vocab;
+    return m->lora.rank > 0 ? 0 : all_weights (m);
+}
 
-    return m->lora.rank > 0 ? 0 : all;
+/* Of what is offloaded, on a rank's link each way: arrays that an update reads
+ * and writes; weights that passes bring. */
+static double update_seconds (const train_decoder_config_t *m,
+                              const struct check_step *step, int size)
+{
+    int bytes = step->offload ? 12 : 0;
+
+    if (step->offload_weights && (size == 2 || !step->offload))
+        bytes += size;
+    return bytes * weights (m) / step->ranks / LINK;
+}
+
+static double bring_seconds (const train_decoder_config_t *m,
+                             const struct check_step *step, int size)
+{
+    return step->offload_weights
+               ? step->gathers * size * all_weights (m) / step->ranks / LINK
+               : 0;
 }
 
 double check_seconds (const struct check_device *d,
@@ -157,19 +180,21 @@ double check_seconds (const struct check_device *d,
 {
     double tokens = step->tokens / step->ranks, s;
     bool half = m->dtype == TRAIN_BF16 || m->dtype == TRAIN_F16;
-    double rate = check_rate (d, m->dtype) * 1e12;
+    int size = half ? 2 : 4;
+    double rate = check_rate (d, m->dtype) * 1e12, brought;
     double of_attention = half && d->attention > 0 ? d->attention * 1e12 : rate;
 
     s = tokens * products (m) / rate
         + tokens * attention (m, step->seq) / of_attention;
     if (d->memory == 0)
         return s;
-    s += tokens * m->layers * elements (m) * (half ? 2 : 4) / d->memory;
-    s += weights (m) / step->ranks * OF_WEIGHT / d->memory;
+    s += tokens * m->layers * elements (m) * size / d->memory;
     s += (step->passes > 1 ? step->passes : 1) * m->layers * KERNELS * GAP_S;
-    if (step->offload)
-        s += weights (m) / step->ranks * 12 / LINK;
-    return s;
+    brought = bring_seconds (m, step, size);
+    if (s < brought)
+        s = brought;
+    return s + weights (m) / step->ranks * OF_WEIGHT / d->memory
+           + update_seconds (m, step, size);
 }
 
 static double elem_of (const train_decoder_config_t *m)

@@ -30,6 +30,8 @@ struct check_step {
     double tokens;
     bool offload;
     double passes; /* 0 = 1 */
+    bool offload_weights;
+    double gathers; /* of each weight, where the model is sharded */
 };
 
 /* check_device_find - by name: cpu, a100, h100, h200. TRAIN_EINVAL lists them;
@@ -48,7 +50,8 @@ double check_flop (const train_decoder_config_t *model, int seq);
 
 /* check_seconds - of a step: products and attention at the device's rates; what
  * blocks read and write between them, AdamW's arrays, and what is offloaded, at
- * those of memory and link; a gap a kernel. Ranks share the tokens evenly, and
+ * those of memory and link; a gap a kernel. Weights that are offloaded come beside
+ * the passes, which take longer where the link does. Ranks share the tokens evenly, and
  * what they send each other is not counted: it goes on beside the passes. */
 double check_seconds (const struct check_device *device,
                       const train_decoder_config_t *model,

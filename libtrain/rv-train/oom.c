@@ -53,7 +53,7 @@ static bool keeps_rounded (const struct settings *set)
     bool half = set->param == BF16 || set->param == FP16;
 
     return sharded && half && !set->round_late && !set->offload
-           && !set->stochastic_rounding;
+           && !set->offload_weights && !set->stochastic_rounding;
 }
 
 static void add_hints (struct text *t, const struct settings *set, int world,
@@ -80,6 +80,9 @@ static void add_hints (struct text *t, const struct settings *set, int world,
         ADD (t, "  shard.offload=on: moments and masters in host memory\n");
     if (keeps_rounded (set))
         ADD (t, "  shard.round_late=on: no rounded weights beside masters\n");
+    if (set->device == DEVICE_CUDA && !set->offload_weights)
+        ADD (t, "  shard.strategy=full shard.offload_weights=on: a rank's part "
+                "of the weights in host memory\n");
     if (world == 1)
         ADD (t, "  more ranks with shard.strategy=full, which share weights, "
                 "gradients and moments\n");

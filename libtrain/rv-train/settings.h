@@ -49,7 +49,7 @@ struct settings {
     char *wrap;       /* "layer", or elements of a flat unit */
     int64_t least;    /* of wrap: elements; 0 = by layer */
     int64_t prefetch; /* -1 = not set, and then 1 where it is of use */
-    bool offload, round_late;
+    bool offload, offload_weights, round_late;
 
     int param, reduce, buffer; /* enum precision */
     bool scaler, stochastic_rounding;

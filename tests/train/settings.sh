@@ -88,6 +88,7 @@ precision|stochastic_rounding = on|s.ini:17: \[precision\] stochastic_rounding: 
 shard|strategy = half|s.ini:17: strategy: 'half' is not one of no_shard,ddp
 shard|offload = on|s.ini:17: \[shard\] offload: is of a GPU's memory
 shard|round_late = on|s.ini:17: \[shard\] round_late: is of use with strategy = grad_op or full
+shard|offload_weights = on|s.ini:17: \[shard\] offload_weights: is of a GPU's memory
 shard|no_sync = on|s.ini:17: \[shard\] no_sync: is of use with strategy = grad_op or full
 model|recompute = some|s.ini:17: recompute: 'some' is not one of nothing,cheap,blocks
 shard|prefetch = 2|s.ini:17: \[shard\] prefetch: is of use with strategy = grad_op or full
