@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-# reward.py - a reward's program (rv-train(1), [reward NAME]): lines of JSON in,
+# reward.py - a reward's program (rv-train-grpo(5), [reward NAME]): lines of JSON in,
 # a line out to each. Here: 1 for the answer itself, 0.2 for any number.
 #
 #   [reward answer]
