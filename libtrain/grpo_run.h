@@ -66,7 +66,7 @@ struct train_grpo_trainer {
     double entropy;             /* sum over tokens */
     train_grpo_metrics_t m;     /* of the cycle */
     double said[GRPO_SAID];     /* room for its numbers in a checkpoint */
-    int64_t referred[2]; /* of reference_hash, for a checkpoint */
+    int64_t referred[2];        /* of reference_hash, for a checkpoint */
 };
 
 /* Where is step [step] in its cycle? */
