@@ -3,9 +3,10 @@
  * each, by any strategy: shard_bench STRATEGY PRESET BATCH SEQ STEPS [WORD...]
  *
  * STRATEGY is no_shard, ddp, grad_op or full; BATCH is one GPU's. Words: det,
- * cheap, blocks, f32, bf16wire, offload, late, prefetch=N; host: f32, no GPU. RANK and
- * the like are set, as for nccl_bench. Rank 0 prints one JSON line; models are
- * those of PyTorch's twin, 8b is Llama 3's shape, tiny is for tests. */
+ * cheap, blocks, f32, bf16wire, offload, weights (that are offloaded), late,
+ * prefetch=N; host: f32, no GPU. RANK and the like are set, as for nccl_bench.
+ * Rank 0 prints one JSON line; models are those of PyTorch's twin, 8b is Llama
+ * 3's shape, tiny is for tests. */
 #include "config.h"
 
 #include <math.h>
@@ -135,6 +136,8 @@ static void set_word (struct bench *b, const char *word)
         b->options.reduce = TRAIN_BF16;
     else if (strcmp (word, "offload") == 0)
         b->options.offload = true;
+    else if (strcmp (word, "weights") == 0)
+        b->options.offload_weights = true;
     else if (strcmp (word, "late") == 0)
         b->options.round_late = true;
     else if (strcmp (word, "host") == 0)
@@ -275,12 +278,12 @@ static void print (struct bench *b)
         "\"preset\": \"%s\", \"params\": %zu, \"world\": %d, \"batch\": %d, "
         "\"seq\": %d, \"dtype\": \"%s\", \"deterministic\": %d, "
         "\"recompute\": %d, \"prefetch\": %d, \"reduce\": \"%s\", "
-        "\"offload\": %d, \"late\": %d, ",
+        "\"offload\": %d, \"offload_weights\": %d, \"late\": %d, ",
         strategies[b->options.strategy], b->preset, train_decoder_numel (b->m),
         b->world, b->B, b->T, train_dtype_name (b->config.dtype),
         b->config.deterministic, (int)b->config.recompute, b->options.prefetch,
         train_dtype_name (b->options.reduce), b->options.offload,
-        b->options.round_late);
+        b->options.offload_weights, b->options.round_late);
     printf ("\"ms\": %.2f, \"tok_s\": %.0f, \"gib\": %.2f, \"first_loss\": "
             "%.3f, \"loss\": %.9g, \"norm\": %.9g}\n",
             ms, tokens / ms * 1e3, (double)b->bytes / (1 << 30), b->first,

@@ -125,12 +125,13 @@ ok "fp16: a scale that all ranks agree on" ranks "$gpus" precision.param=fp16 pr
     shard.strategy=full "log.file=$tmp/fp16"
 ok "fp16: the losses of one GPU in bf16, roughly" near "$tmp/bf16" "$tmp/fp16" 3e-2 $steps
 for strategy in full ddp; do
-    m=$tmp/far-$strategy
+    m=$tmp/far-$strategy far=(shard.offload=on)
+    [ $strategy = ddp ] || far+=(shard.offload_weights=on)
     ok "$strategy, offload: trains" ranks "$gpus" precision.param=bf16 "shard.strategy=$strategy" \
-        shard.offload=on "log.file=$m" "checkpoint.dir=$m-ck" checkpoint.every=10
+        "${far[@]}" "log.file=$m" "checkpoint.dir=$m-ck" checkpoint.every=10
     ok "$strategy, offload: the losses of one GPU" near "$tmp/bf16" "$m" 1e-2 $steps
     ok "$strategy, offload: goes on" ranks "$gpus" precision.param=bf16 "shard.strategy=$strategy" \
-        shard.offload=on "log.file=$m" "checkpoint.dir=$m-ck" run.steps=$((steps + 2))
+        "${far[@]}" "log.file=$m" "checkpoint.dir=$m-ck" run.steps=$((steps + 2))
     ok "$strategy, offload: from where it was" grep -q "^resumed at step $steps " "$tmp/out"
 done
 if [ "$gpus" -gt 1 ]; then

@@ -137,11 +137,14 @@ static bool is_near (int step, train_dtype_t dtype, double x, double y)
     return fabs (x - y) <= bound * fabs (y);
 }
 
+/* [far]: weights are in the host's memory; 2: beside the optimizer's state. */
 static void sharded (train_group_t *group, train_dtype_t dtype, int strategy,
-                     int prefetch)
+                     int prefetch, int far)
 {
     struct fsdp_options o = {.strategy = (train_strategy_t)strategy,
                              .prefetch = prefetch,
+                             .offload = far > 1,
+                             .offload_weights = far > 0,
                              .reduce = TRAIN_F32};
     const struct fsdp_update update = {LR, 1, 1};
     train_decoder_config_t c = config (dtype, true);
@@ -181,8 +184,9 @@ static void sharded (train_group_t *group, train_dtype_t dtype, int strategy,
                     s, report.loss, want[s][0], report.norm, want[s][1]);
     }
     snprintf (name, sizeof (name),
-              "%s, strategy %d, prefetch %d, ranks %d: the losses of one GPU",
-              train_dtype_name (dtype), strategy, prefetch, world);
+              "%s, strategy %d, prefetch %d, far %d, ranks %d: the losses of "
+              "one GPU",
+              train_dtype_name (dtype), strategy, prefetch, far, world);
     all_same &= same;
     if (rank == 0)
         tap_ok (same, name);
@@ -206,7 +210,11 @@ static void every_strategy (train_group_t *group, train_dtype_t dtype)
     one_gpu (dtype);
     for (int s = TRAIN_NO_SHARD; s <= TRAIN_FULL_SHARD; s++)
         for (int p = 0; p < (s == TRAIN_FULL_SHARD ? 3 : 1); p++)
-            sharded (group, dtype, s, p);
+            sharded (group, dtype, s, p, 0);
+    for (int i = 0; i < 6; i++)
+        sharded (group, dtype, i % 2 ? TRAIN_FULL_SHARD : TRAIN_SHARD_GRAD_OP,
+                 i / 2, 1 + i % 2);
+    sharded (group, dtype, TRAIN_FULL_SHARD, 1, 1);
 }
 
 int main (int argc, char **argv)
