@@ -163,22 +163,24 @@ static train_status_t take_back (const struct adamw_far *f,
     return f->ops->event_record (s->free, f->device, f->out, err);
 }
 
-train_status_t adamw_far_run (struct adamw_far *f,
-                              void *const host[ADAMW_FAR_ARRAYS], size_t n,
-                              void *stream,
-                              void (*update) (void *arg,
-                                              void *const at[ADAMW_FAR_ARRAYS],
-                                              size_t first, size_t count),
-                              void *arg, train_error_t *err)
+train_status_t adamw_far_run (
+    struct adamw_far *f, void *const host[ADAMW_FAR_ARRAYS], size_t n,
+    void *stream, bool (*needs) (const void *arg, size_t first, size_t count),
+    void (*update) (void *arg, void *const at[ADAMW_FAR_ARRAYS], size_t first,
+                    size_t count),
+    void *arg, train_error_t *err)
 {
     size_t k = 0;
 
     TRY (chain (f, f->begin, stream, f->in, err));
     for (size_t first = 0; first < n; first += f->size) {
-        const struct slot *s = &f->slot[k++ % SLOTS];
         size_t count = n - first < f->size ? n - first : f->size;
+        const struct slot *s = &f->slot[k % SLOTS];
         void *at[ADAMW_FAR_ARRAYS];
 
+        if (!needs (arg, first, count))
+            continue;
+        k++;
         for (size_t i = 0; i < ADAMW_FAR_ARRAYS; i++)
             at[i] = host[i] ? s->at[i] : NULL;
         TRY (bring (f, s, host, first, count, err));

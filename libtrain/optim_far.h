@@ -9,6 +9,7 @@
 #ifndef TRAIN_OPTIM_FAR_H
 #define TRAIN_OPTIM_FAR_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include <train/status.h>
@@ -49,14 +50,15 @@ void adamw_far_piece (size_t elements);
  * as it was.
  *   host     arrays of pinned host memory, (n) each, of those that create was
  *            told of; NULL: not brought
+ *   needs    does [first, first + count) hold what is updated? A piece that does
+ *            not is not brought
  *   update   called with the piece's arrays on the GPU, NULL where it is not
  *            brought; enqueues on [stream] */
-train_status_t adamw_far_run (struct adamw_far *far,
-                              void *const host[ADAMW_FAR_ARRAYS], size_t n,
-                              void *stream,
-                              void (*update) (void *arg,
-                                              void *const at[ADAMW_FAR_ARRAYS],
-                                              size_t first, size_t count),
-                              void *arg, train_error_t *err);
+train_status_t adamw_far_run (
+    struct adamw_far *far, void *const host[ADAMW_FAR_ARRAYS], size_t n,
+    void *stream, bool (*needs) (const void *arg, size_t first, size_t count),
+    void (*update) (void *arg, void *const at[ADAMW_FAR_ARRAYS], size_t first,
+                    size_t count),
+    void *arg, train_error_t *err);
 
 #endif

@@ -220,6 +220,20 @@ static struct part part_of (const struct update *u, const struct adamw_range *r,
     return x;
 }
 
+/* Beside adapters there is next to nothing that trains. */
+static bool trains_in (const void *arg, size_t first, size_t n)
+{
+    const struct update *u = arg;
+
+    for (size_t i = 0; i < u->adamw->n_ranges; i++) {
+        const struct adamw_range *r = &u->adamw->range[i];
+
+        if (r->offset < first + n && first < r->offset + r->count)
+            return true;
+    }
+    return false;
+}
+
 /* What of the ranges lies in [first, first + n). */
 static void update_piece (void *arg, void *const at[], size_t first, size_t n)
 {
@@ -270,8 +284,8 @@ static train_status_t update_mixed (train_adamw_t *a, DLTensor *weights,
     }
     if (a->how & (ADAMW_FAR_BF16 | ADAMW_FAR_F16))
         arrays[ADAMW_FAR_COPY] = copy;
-    return adamw_far_run (a->far, arrays, a->numel, stream, update_piece, &u,
-                          err);
+    return adamw_far_run (a->far, arrays, a->numel, stream, trains_in,
+                          update_piece, &u, err);
 }
 
 static train_status_t check_step (const train_adamw_t *a,
