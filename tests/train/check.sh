@@ -62,7 +62,8 @@ learns=("$tmp/small.ini" log.file="$tmp/m" run.steps=3 model.layers=3 model.dim=
 # learns_as NAME RANKS ARG... - is that what such a run holds?
 learns_as ()
 {
-    local name=$1 ranks=$2
+    local name=$1 ranks=$2 tenths=$tenths
+    [ "$tenths" = 1 ] || tenths=20 # what each cycle gives back is kept as well
     shift 2
     if [ "$ranks" = 1 ]; then
         ok "grpo, $name" run "${learns[@]}" "$@"
