@@ -326,7 +326,7 @@ train_status_t decoder_lora_merge (const train_decoder_t *decoder,
  * have their adapters merged, rounded to the decoder's type, and adapters are
  * left out: as where texts are written (train/generate.h). Weights are where
  * their units are placed. Nothing without adapters. TRAIN_ENOMEM, TRAIN_EDEVICE.
- * decoder_merge_end - also after a failure.
+ * decoder_merge_end - also after a failure. decoder_merge_bytes - of the copies.
  * decoder_merge_room - what decoder_merge_unit works in, to be freed; it merges
  * the adapters of [unit] where that is placed. */
 struct decoder_merged {
@@ -338,6 +338,7 @@ void decoder_leave_out (train_decoder_t *decoder, bool out);
 train_status_t decoder_merge (train_decoder_t *decoder,
                               struct decoder_merged *merged,
                               train_error_t *err);
+size_t decoder_merge_bytes (const train_decoder_t *decoder);
 void decoder_merge_end (train_decoder_t *decoder,
                         struct decoder_merged *merged);
 train_status_t decoder_merge_room (train_decoder_t *decoder, void **ret,

@@ -163,15 +163,22 @@ static size_t room_of (const train_decoder_t *m, size_t u)
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
+size_t decoder_merge_bytes (const train_decoder_t *m)
+{
+    size_t all = 0;
+
+    for (size_t u = 1; m->dims.lora.rank > 0 && u <= m->dims.L; u++)
+        all += room_of (m, u);
+    return all;
+}
+
 /* Copies of the blocks, where they are used from now on. */
 static train_status_t copy_blocks (train_decoder_t *m, struct decoder_merged *g,
                                    train_error_t *err)
 {
-    size_t all = 0;
+    size_t all = decoder_merge_bytes (m);
     char *at;
 
-    for (size_t u = 1; u <= m->dims.L; u++)
-        all += room_of (m, u);
     if (m->ops->alloc (m->device, all, &g->memory, err) != TRAIN_OK)
         return err_prefix (err, TRAIN_ENOMEM,
                            "blocks with their adapters merged, %zu bytes", all);

@@ -14,7 +14,7 @@ static size_t need_of (const train_grpo_trainer_t *t, int T)
     int64_t ranks = train_group_size (t->group);
     int M = (int)((t->texts.M + ranks - 1) / ranks);
 
-    return fsdp_all_bytes (t->trainer->fsdp)
+    return fsdp_all_bytes (t->trainer->fsdp) + decoder_merge_bytes (t->decoder)
            + generate_bytes (t->decoder, M, t->o.at_once, T)
            + decoder_acts_bytes (t->decoder, t->trainer->pass, T);
 }
