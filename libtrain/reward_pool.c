@@ -16,6 +16,7 @@
 
 #define OWN_END_MS 200  /* for a process that closed its stdout */
 #define CLOSE_MS   1000 /* at the end, for all together */
+#define LATE_MOST  8    /* first replies until one has time to start in again */
 
 /* A call's state. */
 struct work {
@@ -79,6 +80,18 @@ static void look_at_idle (struct work *w, struct slot *s)
         fault (w, s, &w->report->crashes, "");
 }
 
+/* Has a process that has yet to reply the time to start in? Where others were
+ * too late it may have been their samples that hung, so one tries now and then. */
+static bool may_start (struct pool *p)
+{
+    if (p->late == 0)
+        return true;
+    if (p->late < LATE_MOST)
+        return false;
+    p->late = 1;
+    return true;
+}
+
 static train_status_t give (struct work *w, struct slot *s, train_error_t *err)
 {
     struct pool *p = w->pool;
@@ -99,7 +112,7 @@ static train_status_t give (struct work *w, struct slot *s, train_error_t *err)
                        err));
     s->sent = 0;
     s->sample = w->next++;
-    s->limit = p->timeout_s + (s->proven || p->late ? 0 : p->start_s);
+    s->limit = p->timeout_s + (s->proven || !may_start (p) ? 0 : p->start_s);
     s->deadline = clock_s () + s->limit;
     return TRAIN_OK;
 }
@@ -126,7 +139,7 @@ static void read_line (struct work *w, struct slot *s, bool behind)
         return;
     }
     w->pool->faults = 0;
-    w->pool->late = false;
+    w->pool->late = 0;
     s->proven = true;
     if (isnan (reward))
         w->report->nothing++;
@@ -197,7 +210,7 @@ static void check_deadlines (struct work *w)
         snprintf (why, sizeof (why), "did not %s within %g s",
                   s->sent < s->n_request ? "read a request" : "reply",
                   s->limit);
-        w->pool->late = w->pool->late || !s->proven;
+        w->pool->late += !s->proven;
         fault (w, s, &w->report->timeouts, why);
     }
 }

@@ -30,8 +30,8 @@ struct pool {
     int n;
     double timeout_s, start_s;
     int max_faults, faults; /* in a row, without a reply between */
-    bool late; /* one was too late with its first reply, and none replied since:
-                  others get no time to start in */
+    int late; /* first replies that were too late since one had the time to
+                 start in, and none came; above 0 others do not get it */
     int64_t next_id;
     char fault[600]; /* the latest, "" none */
 };

@@ -76,8 +76,8 @@ typedef struct train_reward_options {
     int processes;       /* 1 to 256; 0 = 1 */
     int64_t timeout_ms;  /* for a reply; 0 = 10 s */
     int64_t start_ms; /* more of it for the first of a process; 0 = 60 s. Once
-                            one was too late with it, only when another has
-                            replied since */
+                            one was too late with it, of each eighth, until
+                            one has replied */
     int max_faults;   /* in a row, on all its processes, before it is an
                            error; 0 = 100 */
 } train_reward_options_t;

@@ -14,6 +14,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <math.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,6 +102,8 @@ static int program (int argc, char **argv)
     if (strcmp (argv[1], "deaf") == 0)
         for (;;)
             pause ();
+    if (strcmp (argv[1], "slow") == 0)
+        (void)poll (NULL, 0, 200);
     while (fgets (line, sizeof (line), stdin)) {
         json_t *q = json_loads (line, 0, NULL);
         json_int_t id = json_integer_value (json_object_get (q, "id"));
@@ -356,6 +359,25 @@ static void test_never (void **state)
     expect_no_child ();
 }
 
+/* Samples that hang are not the program's fault: it is there again. */
+static void test_again (void **state)
+{
+    static const char *const all[] = {"sleep", "sleep", "a", "a", "a",
+                                      "a",     "a",     "a", "bb"};
+    train_reward_t *r;
+    float ret[9];
+
+    (void)state;
+    start_ms = 1500;
+    r = open_program (SELF " slow", 1, 50);
+    start_ms = 20000;
+    score (r, all, 9, ret);
+    assert_true (isnan (ret[0]));
+    assert_true (ret[8] == 2);
+    train_reward_close (r);
+    expect_no_child ();
+}
+
 /* It does not read: requests of more than a pipe holds, and SIGPIPE. */
 static void test_deaf (void **state)
 {
@@ -552,6 +574,7 @@ int main (int argc, char **argv)
         cmocka_unit_test (test_behind),
         cmocka_unit_test (test_killed),
         cmocka_unit_test (test_never),
+        cmocka_unit_test (test_again),
         cmocka_unit_test (test_deaf),
         cmocka_unit_test (test_bound),
         cmocka_unit_test (test_many),
