@@ -101,8 +101,9 @@ enum settings_reference settings_grpo_reference (const struct settings *c,
         ranks > 1
         && (g->ref_shard == REFERENCE_AUTO ? bare
                                            : g->ref_shard == REFERENCE_SHARDED);
-    return bare || g->ref_offload || *ret_parts ? REFERENCE_UNITS
-                                                : REFERENCE_COPY;
+    /* the weights beside adapters are read behind the reference: no copy yet */
+    return bare || adapts || g->ref_offload || *ret_parts ? REFERENCE_UNITS
+                                                          : REFERENCE_COPY;
 }
 
 static train_grpo_options_t loss_of (const struct settings_grpo *g)

@@ -65,6 +65,8 @@ l=(model.lora_rank=2 optim.lr=0.02)
 ok "adapters" run "${f[@]}" "${l[@]}" log.file="$tmp/m"
 ok "have the policy itself as the reference" grep -q 'reference the policy without adapters$' "$tmp/out"
 ok "which they leave" grep -q '"step":8,.*"kl":[0-9.]*[1-9]' "$tmp/m"
+ok "a copy of it" run "${f[@]}" "${l[@]}" log.file="$tmp/c" reference.shard=off
+ok "is the same" near "$tmp/m" "$tmp/c" 1e-6 8
 ok "three ranks of full" ranks "0 0 0" 3 1 "${f[@]}" "${l[@]}" log.file="$tmp/c" shard.strategy=full
 ok "have theirs" near "$tmp/m" "$tmp/c" 1e-6 8
 ok "two, whose reference is in parts" ranks "0 0" 2 1 "${f[@]}" "${l[@]}" log.file="$tmp/c" reference.shard=on
