@@ -343,12 +343,14 @@ static train_status_t run (struct check *c, int argc, char *const *argv,
         say (c);
     if (c->device->bytes > 0 && sum > c->device->bytes)
         return err_set (err, TRAIN_ENOMEM,
-                        "a rank needs %.1f GiB, %s has %.1f; a smaller "
+                        "a rank needs %.1f GiB, %s has %.1f; %sa smaller "
                         "data.micro_batch, shard.strategy=full on more ranks, "
                         "shard.offload=on or shard.offload_weights=on needs "
                         "less",
                         (double)sum / (1 << 30), c->device->name,
-                        (double)c->device->bytes / (1 << 30));
+                        (double)c->device->bytes / (1 << 30),
+                        c->set.task == TASK_GRPO ? "a lower grpo.at_once, "
+                                                 : "");
     return TRAIN_OK;
 }
 

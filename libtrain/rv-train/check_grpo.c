@@ -72,6 +72,17 @@ static struct mem_grpo how_of (const struct check *c,
     return g;
 }
 
+/* Has the device the room for the rows, and its libraries beside them? */
+static bool fits (const struct check *c)
+{
+    size_t sum = c->device->gpu ? CHECK_CUDA_BYTES : 0;
+
+    for (size_t i = 0; i < c->n; i++)
+        sum += c->row[i].host ? 0 : c->row[i].bytes;
+    return c->device->bytes == 0 || sum <= c->device->bytes;
+}
+
+/* gather = auto takes units where the whole policy has no room (grpo_alone.c). */
 train_status_t check_grpo_table (struct check *c, train_error_t *err)
 {
     train_grpo_trainer_options_t o = settings_grpo_options (&c->set);
@@ -81,6 +92,11 @@ train_status_t check_grpo_table (struct check *c, train_error_t *err)
     o.rewards = (int)c->set.rewards.n;
     if (c->device->gpu)
         model.device = (DLDevice){kDLCUDA, 0};
+    TRY (mem_grpo (&model, c->device->sm_90a, &how, c->row, &c->n, err));
+    if (o.gather != TRAIN_GRPO_GATHER_AUTO
+        || o.trainer.strategy != TRAIN_FULL_SHARD || fits (c))
+        return TRAIN_OK;
+    o.gather = TRAIN_GRPO_GATHER_UNIT;
     return mem_grpo (&model, c->device->sm_90a, &how, c->row, &c->n, err);
 }
 

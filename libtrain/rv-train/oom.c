@@ -83,6 +83,12 @@ static void add_hints (struct text *t, const struct settings *set, int world,
     if (set->device == DEVICE_CUDA && !set->offload_weights)
         ADD (t, "  shard.strategy=full shard.offload_weights=on: a rank's part "
                 "of the weights in host memory\n");
+    if (set->task == TASK_GRPO && set->strategy == TRAIN_FULL_SHARD
+        && set->grpo.gather != TRAIN_GRPO_GATHER_UNIT)
+        ADD (t, "  grpo.gather=unit: completions are written without the whole "
+                "policy\n");
+    if (set->task == TASK_GRPO)
+        ADD (t, "  grpo.at_once, lower: fewer texts in the cache at a time\n");
     if (world == 1)
         ADD (t, "  more ranks with shard.strategy=full, which share weights, "
                 "gradients and moments\n");

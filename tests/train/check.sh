@@ -157,6 +157,11 @@ if "$train" --version | grep -q 'cuda [0-9]'; then
     ok "of 124m" learn_as 185 42 5.10 "${of_124m[@]}"
     ok "its completions lie in the host's memory" bash -c \
         '"$0" check --device h200 "$@" | sed -n "/^and of the host/,\$p" | grep -q "^  completions "' "$train" "${learn[@]}"
+    of_45b=(--ranks 8 --device h200 "${learn[@]}" data.micro_batch=1 shard.strategy=full model.recompute=blocks
+        model.layers=64 model.dim=8192 model.heads=64 model.kv_heads=8 model.ffn=22016)
+    ok "by units where the whole has no room" bash -c \
+        '"$0" check "$@" | awk "/^time/ { t = 1 } /weights, gathered/ { w = 1 } END { exit !t || w }"' "$train" "${of_45b[@]}"
+    ok "unless it is to be whole" refused 1 "a rank needs .* GiB, h200 has 139" "${of_45b[@]}" grpo.gather=whole
     ok "a GPU" bash -c '"$0" check --device h200 "$1" | grep -q "CUDA and its libraries"' "$train" "$i"
     ok "too much for it" refused 1 "a rank needs .* GiB, h200 has 139" --device h200 "$i" model.dim=16384 model.heads=128 model.kv_heads=128 model.ffn=65536 model.layers=16
 else
