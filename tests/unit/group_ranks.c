@@ -222,10 +222,19 @@ bool any_failed (const struct job *job)
     return false;
 }
 
+/* No machine is so busy that a rank crashes. */
+static bool any_crashed (const struct job *job, const char *except)
+{
+    for (int r = 0; r < job->size; r++)
+        if (!strchr (except, '0' + r) && job->ends[r] != 0)
+            return true;
+    return false;
+}
+
 bool once_more (struct job *job, const char *except, train_status_t status,
                 const char *text)
 {
-    if (differs (job, except, status, text) < 0
+    if (differs (job, except, status, text) < 0 || any_crashed (job, except)
         || job->timeout_ms > PATIENCE_MS / 8)
         return false;
     free_job (job);

@@ -75,7 +75,7 @@ bool any_failed (const struct job *job);
 /* once_more - after a job with a short deadline: did a rank see anything else than
  * want() would have, as it does where a busy machine lets ranks come too late? Then
  * the job is freed, has a longer deadline, and is to be run again; once that is
- * long, no more. The caller ends with want(). */
+ * long, or where a rank crashed, no more. The caller ends with want(). */
 bool once_more (struct job *job, const char *except, train_status_t status,
                 const char *text);
 /* note - in a rank: what is wrong; the first note stays. */
