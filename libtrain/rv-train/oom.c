@@ -24,10 +24,35 @@ struct text {
                                            __VA_ARGS__);                       \
     } while (0)
 
+/* Those of the device, or with [host] of the host's memory beside it; returns
+ * their bytes. */
+static size_t add_rows (struct text *t, const struct mem_row *rows, size_t n,
+                        bool host)
+{
+    size_t sum = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        if (rows[i].host != host)
+            continue;
+        ADD (t, "  %-36s %-5s %16zu bytes\n", rows[i].what, rows[i].dtype,
+             rows[i].bytes);
+        sum += rows[i].bytes;
+    }
+    return sum;
+}
+
+static bool any_host (const struct mem_row *rows, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (rows[i].host)
+            return true;
+    return false;
+}
+
 static void add_table (struct text *t, const struct settings *set, int seq,
                        const struct mem_row *rows, size_t n)
 {
-    size_t sum = 0;
+    size_t sum;
 
     ADD (t, "rv-train: what a rank holds:\n");
     if (set->task == TASK_GRPO)
@@ -36,13 +61,13 @@ static void add_table (struct text *t, const struct settings *set, int seq,
              "grpo.max_completion_length=%d; beside it the cache of what is "
              "written, and a reference)\n",
              seq, (int)set->grpo.max_new);
-    for (size_t i = 0; i < n; i++) {
-        ADD (t, "  %-36s %-5s %16zu bytes\n", rows[i].what, rows[i].dtype,
-             rows[i].bytes);
-        sum += rows[i].bytes;
-    }
+    sum = add_rows (t, rows, n, false);
     ADD (t, "  %-36s %-5s %16zu bytes (%.2f GiB)\n", "all", "", sum,
          (double)sum / (1 << 30));
+    if (!any_host (rows, n))
+        return;
+    ADD (t, "rv-train: and of the host's memory:\n");
+    add_rows (t, rows, n, true);
 }
 
 /* Could masters be rounded as they are gathered? */
@@ -77,10 +102,11 @@ static void add_hints (struct text *t, const struct settings *set, int world,
              "by %d ranks\n",
              world);
     if (set->device == DEVICE_CUDA && !set->offload)
-        ADD (t, "  shard.offload=on: moments and masters in host memory\n");
+        ADD (t, "  %sshard.offload=on: moments and masters in host memory\n",
+             set->round_late ? "shard.round_late=off " : "");
     if (keeps_rounded (set))
         ADD (t, "  shard.round_late=on: no rounded weights beside masters\n");
-    if (set->device == DEVICE_CUDA && !set->offload_weights)
+    if (set->device == DEVICE_CUDA && !set->offload_weights && !set->round_late)
         ADD (t, "  shard.strategy=full shard.offload_weights=on: a rank's part "
                 "of the weights in host memory\n");
     if (set->task == TASK_GRPO && set->strategy == TRAIN_FULL_SHARD
