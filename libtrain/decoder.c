@@ -94,6 +94,7 @@ static train_status_t make_weights (train_decoder_t *m, train_error_t *err)
     m->grad_numel = m->numel;
     TRY (make_arena (m, m->config.dtype, m->numel, 0, "weights", &m->weights,
                      err));
+    TRY (m->ops->sync (m->stream, err)); /* other streams fill them, too */
     for (size_t u = 0; u < decoder_n_units (m); u++)
         decoder_set_unit (m, u, NULL, NULL);
     return TRAIN_OK;

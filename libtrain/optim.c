@@ -119,7 +119,8 @@ static train_status_t add_arena (train_adamw_t *a, train_error_t *err)
 {
     if (!a->opts.offload) {
         TRY (a->ops->alloc (a->device, a->bytes, &a->arena, err));
-        return a->ops->fill (a->device, a->arena, 0, a->bytes, NULL, err);
+        TRY (a->ops->fill (a->device, a->arena, 0, a->bytes, NULL, err));
+        return a->ops->sync (NULL, err); /* updates are on another stream */
     }
     TRY (a->ops->pin (a->device, a->bytes, &a->arena, err));
     memset (a->arena, 0, a->bytes);

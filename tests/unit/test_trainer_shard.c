@@ -286,6 +286,45 @@ static void test_no_group (void **state)
     fake_close ();
 }
 
+/* A trainer that has just been made may be written to at once, by any stream. */
+static void write_at_once (struct job *job, int rank, train_group_t *gpus)
+{
+    const train_group_options_t g = {.size = sizeof (g), .backend = "host"};
+    struct seen *seen = &job->shared->seen[rank];
+    train_trainer_options_t o = options (gpus);
+    train_group_t *host = NULL;
+    struct made m = {0};
+    DLTensor *t;
+
+    seen->status = train_group_create (&g, &host, &seen->err);
+    if (seen->status == TRAIN_OK)
+        seen->status = parts (&m, &seen->err);
+    if (seen->status == TRAIN_OK)
+        seen->status =
+            fake_decoder_move (m.decoder, gpus->where.device, &seen->err);
+    if (seen->status == TRAIN_OK)
+        seen->status = train_trainer_create (&o, host, m.data, m.decoder,
+                                             &m.trainer, &seen->err);
+    if (seen->status == TRAIN_OK) {
+        t = train_trainer_weights (m.trainer);
+        memset (t->data, 7, (size_t)train_tensor_bytes (t));
+        fake_finish (m.decoder->stream);
+        if (*(const char *)t->data != 7)
+            snprintf (seen->note, sizeof (seen->note), "zeros came later");
+    }
+    drop (&m);
+    train_group_destroy (host);
+}
+
+static void test_zeros (void **state)
+{
+    (void)state;
+    run.dtype = TRAIN_BF16;
+    run.strategy = TRAIN_FULL_SHARD;
+    for (int i = 0; i < 6; i++) /* the stream is often there by chance */
+        run_body ("aab", write_at_once);
+}
+
 /* Rank 1's kernels take long: the host only enqueues them, and the others wait
  * for it in their streams. */
 static void doze (const void *args)
@@ -364,6 +403,7 @@ int main (void)
         cmocka_unit_test (test_offload),
         cmocka_unit_test (test_offload_of_host),
         cmocka_unit_test (test_no_group),
+        cmocka_unit_test (test_zeros),
         cmocka_unit_test (test_slow),
     };
 
