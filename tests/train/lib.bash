@@ -74,7 +74,7 @@ EOF
 # run ARG... - rv-train with its output in $tmp/out; returns its exit status.
 run ()
 {
-    timeout 120 "$train" "$@" >"$tmp/out" 2>&1
+    timeout 300 "$train" "$@" >"$tmp/out" 2>&1
 }
 
 # gpus_seen - how many GPUs programs see here.
