@@ -324,7 +324,8 @@ train_status_t fsdp_create (const struct fsdp_options *opts,
     status = set_up (f, model, err);
     if (status == TRAIN_OK)
         status = f->way->open (f, err);
-    if (status == TRAIN_OK && f->gpu) /* what is loaded comes behind the zeros */
+    /* What is loaded comes behind the zeros. */
+    if (status == TRAIN_OK && f->gpu)
         status = f->ops->sync (f->stream, err);
     if (status != TRAIN_OK)
         fsdp_destroy (f);

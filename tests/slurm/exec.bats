@@ -374,15 +374,25 @@ ended() {
     cat "$REQ"/rank-*.json "$REQ/batch.err" >&2
 }
 
+# mpi_ends NAME HOW N - rank 2 of an MPI program does; again where it did not come
+# to that: on a busy machine Open MPI 5 has crashed before
+mpi_ends() {
+    local try
+    for try in 1 2 3; do
+        request "$1$try" "exec $MPI_PROBE $2 2 $3"
+        submit
+        wait_for 60 is_done
+        ! grep -qx ends "$REQ"/logs/*"-$JOB.r2.out" || return 0
+    done
+    ended
+    false
+}
+
 @test "batch: rank 2 of an MPI program that ends badly is named" {
     [ -n "$MPI_PROBE" ] || skip "mpicc is not installed"
-    request mpi7 "exec $MPI_PROBE exit 2 7"
-    submit
-    wait_for 60 is_done
+    mpi_ends mpi7 exit 7
     [ "$(ended)" = "[7, 'rank 2 on n2 ended with exit status 7']" ]
-    request mpi11 "exec $MPI_PROBE signal 2 11"
-    submit
-    wait_for 60 is_done
+    mpi_ends mpi11 signal 11
     [ "$(ended)" = "[139, 'rank 2 on n2 was killed by signal 11 (SEGV)']" ]
 }
 

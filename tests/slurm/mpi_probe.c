@@ -2,10 +2,10 @@
  * mpi_probe.c - an MPI program for the suites on a cluster
  *
  * usage: mpi_probe hello | exit RANK CODE | signal RANK NUMBER
- * hello sums the ranks and finalizes; with the others one rank ends without
- * MPI_Finalize while the rest waits for it, and for ever where MPI returns
- * from that with an error, as Open MPI 5 does: by default it then aborts by
- * itself, before or after anybody else. */
+ * hello sums the ranks and finalizes; with the others one rank says "ends" and
+ * does, without MPI_Finalize, while the rest waits for it, and for ever where MPI
+ * returns from that with an error, as Open MPI 5 does: by default it then aborts
+ * by itself, before or after anybody else. */
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
@@ -26,6 +26,8 @@ int main (int argc, char **argv)
         printf ("rank %d of %d sum %d\n", rank, size, sum);
     else if (argc == 4 && rank == (int)strtol (argv[2], NULL, 10)) {
         value = (int)strtol (argv[3], NULL, 10);
+        printf ("ends\n");
+        fflush (stdout);
         if (!strcmp (argv[1], "exit"))
             _Exit (value);
         raise (value);

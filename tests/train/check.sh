@@ -58,7 +58,7 @@ ok "within a tenth of what it holds" close 1 "$i" "${size[@]}" checkpoint.every=
 # What learns from rewards: completions of 64 tokens, of which few end earlier.
 grpo_files "$tmp"
 learns=("$tmp/small.ini" log.file="$tmp/m" run.steps=3 model.layers=3 model.dim=128 model.heads=4 model.kv_heads=2
-    data.batch=48 grpo.max_completion_length=64 grpo.steps_per_generation=1 precision.param=fp32)
+    data.batch=24 grpo.max_completion_length=64 grpo.steps_per_generation=1 precision.param=fp32)
 # learns_as NAME RANKS ARG... - is that what such a run holds?
 learns_as ()
 {
@@ -76,7 +76,7 @@ learns_as "a copy as reference" 1
 learns_as "none, long ones, 16 at once" 1 grpo.beta=0 grpo.at_once=16 data.micro_batch=1 precision.param=fp64 data.batch=24 \
     grpo.max_completion_length=256
 learns_as "bf16, two steps a cycle" 1 run.steps=5 grpo.steps_per_generation=2 precision.param=bf16
-learns_as "adapters" 1 model.lora_rank=8 model.recompute=blocks data.batch=24
+learns_as "adapters" 1 model.lora_rank=8 model.recompute=blocks
 learns_as "two ranks of full" 2 precision.param=fp64 shard.strategy=full
 parts ()
 {
