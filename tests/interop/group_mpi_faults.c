@@ -13,7 +13,7 @@
 
 #include "group_mpi.h"
 
-#define LATE_MS 5000
+#define LATE_MS 8000
 
 /* The error that every rank is to have. */
 int fault (const char *mode)
