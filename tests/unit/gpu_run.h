@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * gpu_run.h - a small trainer by the step of one device, here the host, or by the
- * engine's, in a folder of its own; for one test program, static */
+ * gpu_run.h - a trainer of two layers by the step of one device, here the host, or
+ * by the engine's; for one test program, static */
 #ifndef GPU_RUN_H
 #define GPU_RUN_H
 
@@ -9,54 +9,30 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <train/trainer.h>
 
-#include "plan/fsio.h"
 #include "trainer.h"
+#include "trainer_run.h"
 
-static char dir[] = "/tmp/test_trainer_gpu.XXXXXX";
-static train_group_t *group;
 static bool lines; /* units of whole lines, whose gradients can lend */
 
-struct run {
-    train_data_t *data;
-    train_decoder_t *decoder;
-    train_trainer_t *trainer;
-};
+/* In passes of two rows. */
+static train_trainer_options_t in_passes (void)
+{
+    train_trainer_options_t o = good;
 
-static const train_trainer_options_t good = {
-    .size = sizeof (train_trainer_options_t),
-    .batch = 5,
-    .micro_batch = 2,
-    .clip = 1,
-    .max_skips = 3,
-    .adamw = {.size = sizeof (train_adamw_options_t),
-              .beta1 = 0.9,
-              .beta2 = 0.95,
-              .eps = 1e-8,
-              .weight_decay = 0.1},
-    .schedule = {.size = sizeof (train_schedule_t),
-                 .kind = TRAIN_SCHEDULE_COSINE,
-                 .lr = 0.01,
-                 .warmup = 2,
-                 .steps = 20},
-};
+    o.batch = 5;
+    o.micro_batch = 2;
+    return o;
+}
 
 static const train_scaler_options_t scaler = {
     .size = sizeof (train_scaler_options_t), .init = 1024, .interval = 4};
 
-static struct run make (train_trainer_options_t o, train_dtype_t dtype)
+static struct run make_two (train_trainer_options_t o, train_dtype_t dtype)
 {
-    const train_data_options_t text = {.size = sizeof (text),
-                                       .files = "text",
-                                       .seq = 16,
-                                       .shuffle = true,
-                                       .seed = 3};
     train_decoder_config_t c = {.size = sizeof (c),
                                 .layers = 2,
                                 .dim = 8,
@@ -84,36 +60,6 @@ static struct run make (train_trainer_options_t o, train_dtype_t dtype)
         || train_trainer_init (r.trainer, 3, &err) != TRAIN_OK)
         fail_msg ("%s", err.text);
     return r;
-}
-
-static void drop (struct run *r)
-{
-    train_trainer_destroy (r->trainer);
-    train_decoder_destroy (r->decoder);
-    train_data_close (r->data);
-}
-
-static int set_up (void **state)
-{
-    FILE *f;
-
-    (void)state;
-    unsetenv ("RANK"); /* alone, wherever the test runs */
-    setenv ("RV_BOOT", "single", 1);
-    if (!mkdtemp (dir) || chdir (dir) < 0 || !(f = fopen ("text", "we"))
-        || train_group_create (NULL, &group, NULL) != TRAIN_OK)
-        return -1;
-    for (int i = 0; i < 40; i++)
-        if (fprintf (f, "The quick brown fox number %03d jumps over.\n", i) < 0)
-            return -1;
-    return fclose (f);
-}
-
-static int tear_down (void **state)
-{
-    (void)state;
-    train_group_destroy (group);
-    return chdir ("/") || fsio_remove_tree (dir, NULL);
 }
 
 static int use_device (void **state)

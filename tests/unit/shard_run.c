@@ -4,6 +4,8 @@
 
 #include <unistd.h>
 
+#include <train/watch.h>
+
 #include "fake_decoder.h"
 #include "libtrain/group_impl.h"
 #include "shard_run.h"
@@ -77,8 +79,8 @@ void drop (struct made *m)
     train_data_close (m->data);
 }
 
-train_status_t begin (struct made *m, train_group_t *host, train_group_t *gpus,
-                      train_error_t *err)
+train_status_t assemble (struct made *m, train_group_t *host,
+                         train_group_t *gpus, train_error_t *err)
 {
     train_trainer_options_t o = options (gpus);
     train_status_t status = parts (m, err);
@@ -88,11 +90,31 @@ train_status_t begin (struct made *m, train_group_t *host, train_group_t *gpus,
     if (status == TRAIN_OK)
         status = train_trainer_create (&o, host, m->data, m->decoder,
                                        &m->trainer, err);
+    if (status == TRAIN_OK)
+        fake_decoder_hook (m->decoder);
+    return status;
+}
+
+train_status_t begin (struct made *m, train_group_t *host, train_group_t *gpus,
+                      train_error_t *err)
+{
+    train_status_t status = assemble (m, host, gpus, err);
+
     if (status != TRAIN_OK)
         return status;
-    fake_decoder_hook (m->decoder);
     return run.loads ? train_trainer_load (m->trainer, "ckpt", err)
                      : train_trainer_init (m->trainer, 3, err);
+}
+
+train_status_t evaluate (const struct made *m, double *ret, train_error_t *err)
+{
+    const train_eval_options_t o = {
+        .size = sizeof (o), .data = m->data, .samples = 5, .rows = 2};
+    train_eval_t got = {0};
+    train_status_t status = train_trainer_eval (m->trainer, &o, &got, err);
+
+    *ret = got.loss;
+    return status;
 }
 
 int set_up (void **state)

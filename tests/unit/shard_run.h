@@ -38,8 +38,13 @@ train_trainer_options_t options (train_group_t *gpus);
 /* parts - all but the trainer, on the host. Always drop. */
 train_status_t parts (struct made *m, train_error_t *err);
 void drop (struct made *m);
-/* begin - of a rank: all, on its GPU, with weights drawn or loaded. */
+/* assemble - of a rank: all, on its GPU; the weights are zeros yet. */
+train_status_t assemble (struct made *m, train_group_t *host,
+                         train_group_t *gpus, train_error_t *err);
+/* begin - the same, with weights drawn or loaded. */
 train_status_t begin (struct made *m, train_group_t *host, train_group_t *gpus,
                       train_error_t *err);
+/* evaluate - of five samples, the mean loss. */
+train_status_t evaluate (const struct made *m, double *ret, train_error_t *err);
 
 #endif

@@ -19,6 +19,7 @@
 #include "decoder_impl.h"
 #include "group_ranks.h"
 #include "grpo_task.h"
+#include "slow_run.h"
 #include "trainer.h"
 
 enum { LONG = 6, G = 8, ALL = 64 };
@@ -351,51 +352,6 @@ static double by_ranks (const char *layout, int strategy)
         assert_true (job.shared->hash[i] == job.shared->hash[0]);
     free_job (&job);
     return ret;
-}
-
-static struct decoder_hooks inner; /* a rank's own */
-static double now_s;               /* of a clock that goes by itself only so: */
-
-static double look (void)
-{
-    return now_s += 1e-4;
-}
-
-static train_status_t sleepy (void *arg, size_t unit, bool backward,
-                              train_error_t *err)
-{
-    (void)arg;
-    now_s += 8e-3;
-    return inner.before (inner.arg, unit, backward, err);
-}
-
-static train_status_t awake (void *arg, size_t unit, bool backward,
-                             train_error_t *err)
-{
-    (void)arg;
-    return inner.after (inner.arg, unit, backward, err);
-}
-
-static struct decoder_hooks engine; /* the others wait in these for rank 1 */
-
-static train_status_t waits (void *arg, size_t unit, bool backward,
-                             train_error_t *err)
-{
-    now_s += 8e-3;
-    return engine.before (arg, unit, backward, err);
-}
-
-static void be_slow_or_wait (train_trainer_t *t, train_decoder_t *d, int rank)
-{
-    const struct decoder_hooks hooks = {sleepy, awake, NULL};
-
-    inner = d->hooks;
-    engine = t->slow.inner;
-    t->slow.clock = look;
-    if (rank == 1)
-        decoder_set_hooks (d, &hooks);
-    else if (engine.before)
-        t->slow.inner.before = waits;
 }
 
 /* Rank 1 sleeps in its passes. */

@@ -46,15 +46,15 @@ static void check_frozen (struct run *r, const char *frozen)
 static void beside_engine (train_dtype_t dtype, const char *frozen,
                            double bound)
 {
-    train_trainer_options_t o = good;
+    train_trainer_options_t o = in_passes ();
     struct run device, engine;
     train_metrics_t a, b;
 
     o.frozen = frozen;
     trainer_gpu_always (true);
-    device = make (o, dtype);
+    device = make_two (o, dtype);
     trainer_gpu_always (false);
-    engine = make (o, dtype);
+    engine = make_two (o, dtype);
     assert_true (frozen || same (&device, &engine));
     for (int i = 0; i < 10; i++) {
         a = steps (&device, 1);
@@ -102,16 +102,16 @@ static void test_frozen_beside_engine (void **state)
 static void go_on (train_dtype_t dtype, const train_scaler_options_t *s,
                    const char *frozen, const char *to)
 {
-    train_trainer_options_t o = good;
+    train_trainer_options_t o = in_passes ();
     struct run whole, one, two;
     train_metrics_t a, b;
     train_error_t err = {0};
 
     o.scaler = s;
     o.frozen = frozen;
-    whole = make (o, dtype);
-    one = make (o, dtype);
-    two = make (o, dtype);
+    whole = make_two (o, dtype);
+    one = make_two (o, dtype);
+    two = make_two (o, dtype);
     assert_int_equal (
         train_tensor_numel (train_trainer_m (whole.trainer))
             < train_tensor_numel (train_trainer_weights (whole.trainer)),
@@ -196,16 +196,16 @@ static void check_table (struct run *r, const train_trainer_options_t *o)
  * what comes from a checkpoint whose masters are all there are as without. */
 static void test_frozen_masters (void **state)
 {
-    train_trainer_options_t o = good;
+    train_trainer_options_t o = in_passes ();
     struct run all, few, engine;
     const float *wide, *own;
     train_error_t err = {0};
     size_t n, k = 0;
 
     (void)state;
-    all = make (o, TRAIN_BF16);
+    all = make_two (o, TRAIN_BF16);
     o.frozen = "*embed_tokens*,*mlp*";
-    few = make (o, TRAIN_BF16);
+    few = make_two (o, TRAIN_BF16);
     assert_true (same_bits (train_decoder_weights (all.decoder),
                             train_decoder_weights (few.decoder)));
     n = train_decoder_numel (all.decoder);
@@ -220,7 +220,7 @@ static void test_frozen_masters (void **state)
     check_table (&few, &o);
 
     trainer_gpu_always (false);
-    engine = make (o, TRAIN_BF16);
+    engine = make_two (o, TRAIN_BF16);
     steps (&engine, 3);
     assert_int_equal (train_trainer_save (engine.trainer, "all", 1, NULL), 0);
     if (train_trainer_load (few.trainer, "all", &err) != TRAIN_OK)
@@ -255,15 +255,15 @@ static void test_eval_fits (void **state)
     (void)state;
     lines = true;
     for (int k = 0; k < 4; k++) {
-        train_trainer_options_t o = good;
+        train_trainer_options_t o = in_passes ();
         train_dtype_t dtype = k / 2 ? TRAIN_BF16 : TRAIN_F32;
         struct run some, none;
         size_t bytes;
         double loss;
 
         o.micro_batch = k % 2 ? 2 : 0;
-        some = make (o, dtype);
-        none = make (o, dtype);
+        some = make_two (o, dtype);
+        none = make_two (o, dtype);
         loss = evaluate (&none, 1);
         assert_true (fabs (evaluate (&some, 5) - loss) < 1e-3 * loss);
         steps (&some, 1);
@@ -288,14 +288,14 @@ static void test_scale_shrinks (void **state)
 {
     const train_scaler_options_t huge = {
         .size = sizeof (huge), .init = 0x1p60, .backoff = 0.0625};
-    train_trainer_options_t o = good;
+    train_trainer_options_t o = in_passes ();
     struct run r, fresh;
     train_metrics_t m;
 
     (void)state;
     o.scaler = &huge;
-    r = make (o, TRAIN_F16);
-    fresh = make (o, TRAIN_F16);
+    r = make_two (o, TRAIN_F16);
+    fresh = make_two (o, TRAIN_F16);
     m = steps (&r, 4);
     assert_true (m.skipped && m.n_skips == 4);
     assert_true (m.loss_scale == 0x1p48);
@@ -312,13 +312,13 @@ static void test_scale_shrinks (void **state)
 /* The scale changes no loss, norm or step by more than f16 rounds. */
 static void test_scale_is_undone (void **state)
 {
-    train_trainer_options_t o = good;
-    struct run plain = make (o, TRAIN_F32), scaled;
+    train_trainer_options_t o = in_passes ();
+    struct run plain = make_two (o, TRAIN_F32), scaled;
     train_metrics_t a, b;
 
     (void)state;
     o.scaler = &scaler;
-    scaled = make (o, TRAIN_F16);
+    scaled = make_two (o, TRAIN_F16);
     a = steps (&plain, 8);
     b = steps (&scaled, 8);
     assert_true (fabs (a.loss - b.loss) < 0.01 * a.loss);
@@ -331,16 +331,17 @@ static void test_scale_is_undone (void **state)
 /* A caller's weights are the first masters, also of a save before any step. */
 static void test_given_weights (void **state)
 {
+    const train_trainer_options_t o = in_passes ();
     train_error_t err = {0};
-    struct run from = make (good, TRAIN_BF16), r = make (good, TRAIN_BF16);
+    struct run from = make_two (o, TRAIN_BF16), r = make_two (o, TRAIN_BF16);
     train_trainer_t *again = NULL;
     const DLTensor *w = train_decoder_weights (from.decoder);
 
     (void)state;
     steps (&from, 3);
-    assert_int_equal (train_trainer_create (&good, group, from.data,
-                                            from.decoder, &again, &err),
-                      0);
+    assert_int_equal (
+        train_trainer_create (&o, group, from.data, from.decoder, &again, &err),
+        0);
     assert_int_equal (train_trainer_save (again, "given", 1, NULL), 0);
     assert_int_equal (train_trainer_load (r.trainer, "given", NULL), 0);
     assert_true (same_bits (train_decoder_weights (r.decoder), w));
@@ -382,12 +383,12 @@ static void test_from_files (void **state)
 
     (void)state;
     trainer_gpu_always (false);
-    from = make (good, TRAIN_F32);
+    from = make_two (in_passes (), TRAIN_F32);
     steps (&from, 2);
     write_folder (&from);
     for (int i = 0; i < 2; i++) {
         trainer_gpu_always (i == 1);
-        ways[i] = make (good, TRAIN_BF16);
+        ways[i] = make_two (in_passes (), TRAIN_BF16);
         assert_int_equal (
             train_trainer_init_hf (ways[i].trainer, "none", 3, &err),
             TRAIN_ENOTFOUND);
@@ -419,17 +420,17 @@ static void zero_param (struct run *r, const char *word)
 /* Without gate and up nothing reaches a feed-forward's weights. */
 static void test_rules_and_unused (void **state)
 {
-    train_trainer_options_t o = good;
+    train_trainer_options_t o = in_passes ();
     char text[400];
-    struct run all = make (o, TRAIN_F32), some, fresh;
+    struct run all = make_two (o, TRAIN_F32), some, fresh;
     train_metrics_t a, b;
     const train_param_t *p;
     const float *w, *v;
 
     (void)state;
     o.frozen = "*embed_tokens*,model.layers.1.*";
-    some = make (o, TRAIN_F32);
-    fresh = make (o, TRAIN_F32);
+    some = make_two (o, TRAIN_F32);
+    fresh = make_two (o, TRAIN_F32);
     a = steps (&all, 1);
     b = steps (&some, 1);
     assert_true (b.grad_norm < 0.9 * a.grad_norm && b.grad_norm > 0);
@@ -462,7 +463,7 @@ static void test_rules_and_unused (void **state)
 /* Without a scaler too many skips in a row still end the run. */
 static void test_not_finite (void **state)
 {
-    struct run r = make (good, TRAIN_F32);
+    struct run r = make_two (in_passes (), TRAIN_F32);
     train_metrics_t m = {0};
     train_error_t err = {0};
     float *w = train_trainer_weights (r.trainer)->data;
@@ -486,14 +487,14 @@ static void test_scale_at_floor (void **state)
 {
     const train_scaler_options_t low = {
         .size = sizeof (low), .init = 1, .patience = 2};
-    train_trainer_options_t o = good;
+    train_trainer_options_t o = in_passes ();
     train_metrics_t m = {0};
     train_error_t err = {0};
     struct run r;
 
     (void)state;
     o.scaler = &low;
-    r = make (o, TRAIN_F16);
+    r = make_two (o, TRAIN_F16);
     *(float *)train_trainer_weights (r.trainer)->data = INFINITY;
     *(uint16_t *)train_decoder_weights (r.decoder)->data = 0x7c00;
     assert_int_equal (train_trainer_step (r.trainer, false, &m, &err), 0);

@@ -46,18 +46,6 @@ static void compare (const train_metrics_t *m, int s, char *text, size_t size)
                   m->skipped, run.skipped[s], m->stop);
 }
 
-static train_status_t evaluate (const struct made *m, double *ret,
-                                train_error_t *err)
-{
-    const train_eval_options_t o = {
-        .size = sizeof (o), .data = m->data, .samples = 5, .rows = 2};
-    train_eval_t got = {0};
-    train_status_t status = train_trainer_eval (m->trainer, &o, &got, err);
-
-    *ret = got.loss;
-    return status;
-}
-
 /* The steps that are left and an evaluation; what differs goes to [text]. */
 static train_status_t take_steps (const struct made *m, bool asks, char *text,
                                   size_t size, train_error_t *err)
@@ -291,20 +279,13 @@ static void write_at_once (struct job *job, int rank, train_group_t *gpus)
 {
     const train_group_options_t g = {.size = sizeof (g), .backend = "host"};
     struct seen *seen = &job->shared->seen[rank];
-    train_trainer_options_t o = options (gpus);
     train_group_t *host = NULL;
     struct made m = {0};
     DLTensor *t;
 
     seen->status = train_group_create (&g, &host, &seen->err);
     if (seen->status == TRAIN_OK)
-        seen->status = parts (&m, &seen->err);
-    if (seen->status == TRAIN_OK)
-        seen->status =
-            fake_decoder_move (m.decoder, gpus->where.device, &seen->err);
-    if (seen->status == TRAIN_OK)
-        seen->status = train_trainer_create (&o, host, m.data, m.decoder,
-                                             &m.trainer, &seen->err);
+        seen->status = assemble (&m, host, gpus, &seen->err);
     if (seen->status == TRAIN_OK) {
         t = train_trainer_weights (m.trainer);
         memset (t->data, 7, (size_t)train_tensor_bytes (t));

@@ -19,6 +19,7 @@
 #include "libtrain/decoder_impl.h"
 #include "libtrain/mem_table.h"
 #include "libtrain/trainer.h"
+#include "slow_run.h"
 #include "trainer_run.h"
 
 static struct run make_held (int64_t held, train_dtype_t dtype)
@@ -300,31 +301,6 @@ static void test_slow_find (void **state)
     }
 }
 
-/* Hooks around the trainer's: what is slept in them is the rank's own time, by a
- * clock on which else only a look takes some. */
-static struct decoder_hooks inner;
-static double now_s;
-
-static double look (void)
-{
-    return now_s += 1e-4;
-}
-
-static train_status_t sleepy (void *arg, size_t unit, bool backward,
-                              train_error_t *err)
-{
-    (void)arg;
-    now_s += 8e-3;
-    return inner.before (inner.arg, unit, backward, err);
-}
-
-static train_status_t awake (void *arg, size_t unit, bool backward,
-                             train_error_t *err)
-{
-    (void)arg;
-    return inner.after (inner.arg, unit, backward, err);
-}
-
 static struct run make_way (train_strategy_t way)
 {
     train_trainer_options_t o = good;
@@ -343,28 +319,6 @@ static struct run make_way (train_strategy_t way)
         0);
     assert_int_equal (train_trainer_init (r.trainer, 3, NULL), 0);
     return r;
-}
-
-static struct decoder_hooks engine; /* the others wait in these for rank 1 */
-
-static train_status_t waits (void *arg, size_t unit, bool backward,
-                             train_error_t *err)
-{
-    now_s += 8e-3;
-    return engine.before (arg, unit, backward, err);
-}
-
-static void be_slow_or_wait (train_trainer_t *t, train_decoder_t *d, int rank)
-{
-    const struct decoder_hooks hooks = {sleepy, awake, NULL};
-
-    inner = d->hooks;
-    engine = t->slow.inner;
-    t->slow.clock = look;
-    if (rank == 1)
-        decoder_set_hooks (d, &hooks);
-    else if (engine.before)
-        t->slow.inner.before = waits;
 }
 
 /* Rank 1 sleeps; the others wait for it in collectives, which does not count. */
