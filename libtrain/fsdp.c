@@ -87,10 +87,12 @@ static train_status_t check (const struct fsdp_options *o,
                         o->offload ? "" : "_weights");
     if (o->round_late && (!sharded || o->offload || o->offload_weights))
         return err_set (err, TRAIN_EINVAL,
-                        "fsdp: round_late rounds masters of a shard that are "
+                        "fsdp: round_late is instead of a rounded shard "
                         "where the model is; %s",
-                        sharded ? "offload has them in host memory"
-                                : "nothing is sharded");
+                        !sharded     ? "nothing is sharded"
+                        : o->offload ? "offload has them in host memory"
+                                     : "offload_weights keeps no rounded "
+                                       "shard there either");
     if (o->offload_weights && !sharded)
         return err_set (err, TRAIN_EINVAL,
                         "fsdp: offload_weights, and nothing is sharded; "

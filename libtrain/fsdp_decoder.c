@@ -153,7 +153,8 @@ train_status_t fsdp_lends_decoder (const struct fsdp_options *o,
                                    const train_decoder_t *d, int world,
                                    size_t *ret_bytes, train_error_t *err)
 {
-    bool far = o->offload && d->kern->elem_size != d->kern->real_size;
+    bool low = d->kern->elem_size != d->kern->real_size;
+    bool far = low ? o->offload : o->offload_weights;
     struct fsdp_lender l = {.tail = d->config.tie, .esize = d->kern->real_size};
     train_shard_plan_t *plan = NULL;
     size_t *visits = NULL;

@@ -307,6 +307,7 @@ static train_status_t need_rooms (const train_decoder_t *m,
         .least = o->least,
         .no_sync = o->no_sync,
         .offload = o->offload,
+        .offload_weights = o->offload_weights,
     };
 
     need->lend = decoder_lendable (m);

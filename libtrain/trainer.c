@@ -57,6 +57,37 @@ static void share_rows (train_trainer_t *t)
     t->passes = (most + t->pass - 1) / t->pass;
 }
 
+/* What would do nothing is refused, before it is known which engine serves. */
+static train_status_t check_shard (const train_trainer_t *t, bool sharded,
+                                   train_error_t *err)
+{
+    train_dtype_t dtype = train_decoder_config (t->decoder)->dtype;
+    const train_trainer_options_t *o = &t->opts;
+    bool arenas = train_decoder_weights (t->decoder)->data != NULL;
+
+    if (sharded && arenas)
+        return err_set (err, TRAIN_EINVAL,
+                        "a sharded model needs a decoder without arenas: "
+                        "train_decoder_create_bare");
+    if (!sharded && !arenas)
+        return err_set (err, TRAIN_EINVAL,
+                        "the decoder has no arenas, and strategy %d shards "
+                        "nothing",
+                        o->strategy);
+    if (!sharded && (o->offload_weights || o->round_late))
+        return err_set (err, TRAIN_EINVAL,
+                        "%s: strategy %d shards nothing; "
+                        "TRAIN_FULL_SHARD would do, of one rank too",
+                        o->offload_weights ? "offload_weights" : "round_late",
+                        o->strategy);
+    if (o->round_late && dtype != TRAIN_BF16 && dtype != TRAIN_F16)
+        return err_set (err, TRAIN_EINVAL,
+                        "round_late: weights of %s are masters, and nothing "
+                        "is rounded; BF16 and F16 are",
+                        train_dtype_name (dtype));
+    return TRAIN_OK;
+}
+
 static train_status_t make_engine (train_trainer_t *t, train_error_t *err)
 {
     const train_trainer_options_t *o = &t->opts;
@@ -77,20 +108,7 @@ static train_status_t make_engine (train_trainer_t *t, train_error_t *err)
                                        : TRAIN_F32,
     };
 
-    if (sharded && train_decoder_weights (t->decoder)->data)
-        return err_set (err, TRAIN_EINVAL,
-                        "a sharded model needs a decoder without arenas: "
-                        "train_decoder_create_bare");
-    if (!sharded && !train_decoder_weights (t->decoder)->data)
-        return err_set (err, TRAIN_EINVAL,
-                        "the decoder has no arenas, and strategy %d shards "
-                        "nothing",
-                        o->strategy);
-    if (!sharded && o->offload_weights)
-        return err_set (err, TRAIN_EINVAL,
-                        "offload_weights: strategy %d shards nothing; "
-                        "TRAIN_FULL_SHARD would do, of one rank too",
-                        o->strategy);
+    TRY (check_shard (t, sharded, err));
     if (trainer_gpu_serves (t))
         return trainer_gpu_create (t, &t->gpu, err);
     TRY (trainer_shard_moves (t, err));

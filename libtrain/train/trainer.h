@@ -79,8 +79,9 @@ typedef struct train_trainer_options {
     bool offload; /* of a GPU: moments, and masters of BF16 and F16, are in the
                      host's memory and pass through the GPU at each update */
     bool round_late;      /* sharded BF16 and F16, neither offloaded nor rounded
-                        stochastically: masters are rounded as each unit is
-                        gathered, and no rounded shard stays. The same bits */
+                        stochastically (else TRAIN_EINVAL): masters are rounded
+                        as each unit is gathered, and no rounded shard stays.
+                        The same bits */
     bool offload_weights; /* of a GPU, sharded: this rank's part of the weights
                      is in the host's memory, comes to the GPU [prefetch] units
                      ahead of each gather and goes back at each update; of F32

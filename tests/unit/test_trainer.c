@@ -206,6 +206,36 @@ static void test_resume (void **state)
     resume (TRAIN_F64, "f64");
 }
 
+/* Where nothing is rounded as it is gathered, that is said, not left out. */
+static void test_round_late (void **state)
+{
+    train_trainer_options_t o = good;
+    train_error_t err = {0};
+    struct run r;
+
+    (void)state;
+    o.round_late = true;
+    for (int i = 0; i < 2; i++) {
+        open_parts (&r, i ? TRAIN_BF16 : TRAIN_F32, 8, &text);
+        o.strategy = i ? TRAIN_DDP : TRAIN_NO_SHARD;
+        assert_int_equal (train_trainer_create (&o, group, r.data, r.decoder,
+                                                &r.trainer, &err),
+                          TRAIN_EINVAL);
+        assert_non_null (strstr (err.text, "shards nothing"));
+        drop (&r);
+    }
+    open_parts (&r, TRAIN_F32, 8, &text);
+    train_decoder_config_t c = *train_decoder_config (r.decoder);
+    train_decoder_destroy (r.decoder);
+    assert_int_equal (train_decoder_create_bare (&c, &r.decoder, NULL), 0);
+    o.strategy = TRAIN_FULL_SHARD;
+    assert_int_equal (
+        train_trainer_create (&o, group, r.data, r.decoder, &r.trainer, &err),
+        TRAIN_EINVAL);
+    assert_non_null (strstr (err.text, "BF16 and F16 are"));
+    drop (&r);
+}
+
 /* Another run's checkpoint: every difference by name, and no step taken. */
 static void test_other_run (void **state)
 {
@@ -257,6 +287,7 @@ int main (void)
         cmocka_unit_test (test_skips),
         cmocka_unit_test (test_resume),
         cmocka_unit_test (test_other_run),
+        cmocka_unit_test (test_round_late),
     };
 
     return cmocka_run_group_tests_name ("trainer", tests, set_up, tear_down);
