@@ -299,3 +299,28 @@ void prepare (train_dtype_t dtype, bool tie, int steps, double bound)
     run.bound = bound;
     reference ();
 }
+
+void run_ranks (const char *layout, rank_f body, const char *backend)
+{
+    struct job job = {.layout = layout, .body = body, .backend = backend};
+
+    run_job (&job);
+    for (int r = 0; r < job.size; r++)
+        if (job.shared->seen[r].note[0] || job.shared->seen[r].status)
+            fail_msg ("%s rank %d, strategy %d, wrap %zu, prefetch %d, micro "
+                      "%d, tie %d, no_sync %d: %s %s",
+                      layout, r, run.opts.strategy, run.opts.least,
+                      run.opts.prefetch, run.micro, run.tie, run.opts.no_sync,
+                      job.shared->seen[r].note, job.shared->seen[r].err.text);
+    want_ok (&job);
+    free_job (&job);
+}
+
+void open_only (struct job *job, int rank, train_group_t *group)
+{
+    struct seen *seen = &job->shared->seen[rank];
+    struct rank r = {.group = group};
+
+    seen->status = open_rank (&r, &seen->err);
+    close_rank (&r);
+}

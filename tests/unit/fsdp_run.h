@@ -58,4 +58,10 @@ void close_rank (struct rank *r);
 train_status_t rank_step (struct rank *r, int s, double ret[2],
                           train_error_t *err);
 
+/* run_ranks - [body] by the ranks of [layout] on [backend]; the test fails, with
+ * the options of [run], where one had an error, noted something or crashed.
+ * open_only - a body: open_rank's status, and no more. */
+void run_ranks (const char *layout, rank_f body, const char *backend);
+void open_only (struct job *job, int rank, train_group_t *group);
+
 #endif

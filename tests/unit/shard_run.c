@@ -117,6 +117,27 @@ train_status_t evaluate (const struct made *m, double *ret, train_error_t *err)
     return status;
 }
 
+void refuse_on_host (const char *why)
+{
+    train_group_t *group = NULL;
+    train_error_t err = {0};
+    struct made m = {0};
+    train_trainer_options_t o;
+
+    unsetenv ("RANK");
+    setenv ("RV_BOOT", "single", 1);
+    assert_int_equal (train_group_create (NULL, &group, NULL), 0);
+    assert_int_equal (parts (&m, NULL), 0);
+    o = options (NULL);
+    assert_int_equal (
+        train_trainer_create (&o, group, m.data, m.decoder, &m.trainer, &err),
+        TRAIN_EINVAL);
+    assert_non_null (strstr (err.text, why));
+    drop (&m);
+    train_group_destroy (group);
+    unsetenv ("RV_BOOT");
+}
+
 int set_up (void **state)
 {
     FILE *f;

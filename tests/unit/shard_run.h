@@ -46,5 +46,8 @@ train_status_t begin (struct made *m, train_group_t *host, train_group_t *gpus,
                       train_error_t *err);
 /* evaluate - of five samples, the mean loss. */
 train_status_t evaluate (const struct made *m, double *ret, train_error_t *err);
+/* refuse_on_host - fails the test unless a trainer of [run] on the host is
+ * refused with TRAIN_EINVAL and a text that has [why]. */
+void refuse_on_host (const char *why);
 
 #endif

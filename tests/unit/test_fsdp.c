@@ -100,18 +100,7 @@ static void body (struct job *job, int rank, train_group_t *group)
 
 static void run_on (const char *layout)
 {
-    struct job job = {.layout = layout, .body = body};
-
-    run_job (&job);
-    for (int r = 0; r < job.size; r++)
-        if (job.shared->seen[r].note[0] || job.shared->seen[r].status)
-            fail_msg ("%s rank %d, strategy %d, wrap %zu, prefetch %d, micro "
-                      "%d, tie %d, no_sync %d: %s %s",
-                      layout, r, run.opts.strategy, run.opts.least,
-                      run.opts.prefetch, run.micro, run.tie, run.opts.no_sync,
-                      job.shared->seen[r].note, job.shared->seen[r].err.text);
-    want_ok (&job);
-    free_job (&job);
+    run_ranks (layout, body, "host");
 }
 
 /* 50 steps in double: one device's losses and norms, 1e-12. */

@@ -98,7 +98,7 @@ static void share (const train_group_t *group, int *first, int *n)
 struct writer {
     struct rank r;
     train_group_t *host;
-    struct decoder_hooks was;
+    struct decoder_hooks was, engine;
     struct decoder_together together;
 };
 
@@ -107,6 +107,7 @@ static void go_each (struct writer *w)
     struct decoder_hooks hooks;
 
     w->was = w->r.decoder->hooks;
+    w->engine = fake_decoder.engine;
     fsdp_each_hooks (w->r.fsdp, &hooks, &w->together);
     decoder_set_hooks (w->r.decoder, &hooks);
     decoder_set_together (w->r.decoder, &w->together);
@@ -117,8 +118,7 @@ static void go_back (struct writer *w)
 {
     decoder_set_together (w->r.decoder, NULL);
     decoder_set_hooks (w->r.decoder, &w->was);
-    fake_decoder.engine =
-        (struct decoder_hooks){w->was.before, w->was.after, w->r.fsdp};
+    fake_decoder.engine = w->engine;
 }
 
 /* How rank 1 ends its texts: not at all, by an error between passes, in one, or
@@ -255,18 +255,8 @@ static void to_gpu (struct rank *r)
 
 static void run_on (const char *layout)
 {
-    struct job job = {.layout = layout, .body = body, .backend = "nccl"};
-
     fake_open (&no_orders);
-    run_job (&job);
-    for (int r = 0; r < job.size; r++)
-        if (job.shared->seen[r].note[0] || job.shared->seen[r].status)
-            fail_msg ("%s rank %d, strategy %d, wrap %zu, prefetch %d, tie "
-                      "%d: %s %d %s",
-                      layout, r, run.opts.strategy, run.opts.least,
-                      run.opts.prefetch, run.tie, job.shared->seen[r].note,
-                      job.shared->seen[r].status, job.shared->seen[r].err.text);
-    free_job (&job);
+    run_ranks (layout, body, "nccl");
     fake_close ();
 }
 

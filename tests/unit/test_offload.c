@@ -277,25 +277,9 @@ static void test_bytes (void **state)
 
 static void refuse (bool sharded, const char *why)
 {
-    train_group_t *group = NULL;
-    train_error_t err = {0};
-    struct made m = {0};
-    train_trainer_options_t o;
-
     run.weights = true;
     run.strategy = sharded ? TRAIN_FULL_SHARD : TRAIN_DDP;
-    unsetenv ("RANK");
-    setenv ("RV_BOOT", "single", 1);
-    assert_int_equal (train_group_create (NULL, &group, NULL), 0);
-    assert_int_equal (parts (&m, NULL), 0);
-    o = options (NULL);
-    assert_int_equal (
-        train_trainer_create (&o, group, m.data, m.decoder, &m.trainer, &err),
-        TRAIN_EINVAL);
-    assert_non_null (strstr (err.text, why));
-    drop (&m);
-    train_group_destroy (group);
-    unsetenv ("RV_BOOT");
+    refuse_on_host (why);
     run.weights = false;
 }
 

@@ -220,26 +220,10 @@ static void test_offload (void **state)
 /* On the host nothing is far. */
 static void test_offload_of_host (void **state)
 {
-    train_trainer_options_t o;
-    train_group_t *group = NULL;
-    train_error_t err = {0};
-    struct made m = {0};
-
     (void)state;
     run.strategy = TRAIN_NO_SHARD;
     run.offload = true;
-    unsetenv ("RANK");
-    setenv ("RV_BOOT", "single", 1);
-    assert_int_equal (train_group_create (NULL, &group, NULL), 0);
-    assert_int_equal (parts (&m, NULL), 0);
-    o = options (NULL);
-    assert_int_equal (
-        train_trainer_create (&o, group, m.data, m.decoder, &m.trainer, &err),
-        TRAIN_EINVAL);
-    assert_non_null (strstr (err.text, "is on the host already"));
-    drop (&m);
-    train_group_destroy (group);
-    unsetenv ("RV_BOOT");
+    refuse_on_host ("is on the host already");
     run.offload = false;
 }
 
