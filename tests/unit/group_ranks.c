@@ -138,7 +138,15 @@ static bool left_in_shm (const struct job *job)
     return found;
 }
 
-/* Wait for all ranks. A rank may have been killed by its body on purpose. */
+/* As its body let it end: SIGKILL is on purpose, a crash or a sanitizer's exit
+ * is not. */
+static bool ended_well (const struct job *job, int end)
+{
+    return WIFEXITED (end) ? WEXITSTATUS (end) == job->exit_status
+                           : WTERMSIG (end) == SIGKILL;
+}
+
+/* Wait for all ranks. */
 void end_job (struct job *job)
 {
     int64_t until_ms = now_ms () + PATIENCE_MS;
@@ -158,6 +166,10 @@ void end_job (struct job *job)
         fail_msg ("%s: ranks hang", job->layout);
     if (left_in_shm (job))
         fail_msg ("%s: files left in /dev/shm", job->layout);
+    for (int r = 0; r < job->size; r++)
+        if (!ended_well (job, job->ends[r]))
+            fail_msg ("%s rank %d ended with %#x", job->layout, r,
+                      (unsigned)job->ends[r]);
 }
 
 void free_job (struct job *job)

@@ -59,8 +59,8 @@ int64_t now_ms (void);
 
 /* start_job - fork the ranks; each joins the group and runs job->body. */
 void start_job (struct job *job);
-/* end_job - wait for all of them, and see that nothing stays in /dev/shm. A
- * rank may have been killed on purpose. */
+/* end_job - wait for all of them, and see that none crashed and that nothing stays
+ * in /dev/shm. A rank may have been killed (SIGKILL) on purpose. */
 void end_job (struct job *job);
 void run_job (struct job *job); /* both */
 void free_job (struct job *job);

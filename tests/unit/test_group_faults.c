@@ -189,7 +189,7 @@ static void body_die (struct job *job, int rank, train_group_t *group)
         if (job->arg / 10 * 10 == END_KILL)
             raise (SIGKILL);
         if (job->arg / 10 * 10 == END_EXIT)
-            _exit (3);
+            _exit (0);
         return; /* rank_main destroys the group */
     }
     start_ms = now_ms ();
