@@ -60,6 +60,12 @@ configure ()
         --without-slurm --without-pmix --without-cuda --without-nccl --without-mpi --without-cblas)
 }
 
+# bounded PROGRAM... - what its own limits do not end
+bounded ()
+{
+    bash "$src/etc/build-aux/deadline" $((seconds + 300)) "$@"
+}
+
 # run_target NAME - seeds, then new inputs; the two results are its log's names
 run_target ()
 {
@@ -67,9 +73,9 @@ run_target ()
     seeds=$src/tests/fuzz/seeds/$name
     rm -f "$build/$name".*.{ok,log}
     mkdir -p "$build/corpus/$name" "$build/crashes"
-    "$program" -timeout=20 -rss_limit_mb=2048 -artifact_prefix="$build/crashes/$name-" "$seeds"/* \
+    bounded "$program" -timeout=20 -rss_limit_mb=2048 -artifact_prefix="$build/crashes/$name-" "$seeds"/* \
         >"$build/$name.seeds.log" 2>&1 && touch "$build/$name.seeds.ok"
-    "$program" -max_total_time=$seconds -max_len=4096 -timeout=20 -rss_limit_mb=2048 -print_final_stats=1 \
+    bounded "$program" -max_total_time=$seconds -max_len=4096 -timeout=20 -rss_limit_mb=2048 -print_final_stats=1 \
         -artifact_prefix="$build/crashes/$name-" "$build/corpus/$name" "$seeds" \
         >"$build/$name.fuzz.log" 2>&1 && touch "$build/$name.fuzz.ok"
 }

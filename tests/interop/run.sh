@@ -24,13 +24,13 @@ without () # without REASON - the hardware or package is not there
     || without "python3 has no torch or numpy (Debian: python3-torch python3-numpy)"
 if ! "$venv/bin/python3" -c 'import safetensors, tokenizers' 2>/dev/null; then
     { /usr/bin/python3 -m venv --system-site-packages "$venv" \
-        && "$venv/bin/pip" install -q --disable-pip-version-check safetensors tokenizers; } >&2 \
+        && timeout 600 "$venv/bin/pip" install -q --disable-pip-version-check safetensors tokenizers; } >&2 \
         || without "the Python packages safetensors and tokenizers cannot be installed into $venv"
 fi
 for script in "$here"/*_torch.py "$here"/*_check.py; do
     [ -e "$script" ] || continue
     echo "# $(basename "$script")"
-    out=$(nice "$venv/bin/python3" "$script" "$build" 2>&1)
+    out=$(nice bash "$here/../../etc/build-aux/deadline" 900 "$venv/bin/python3" "$script" "$build" 2>&1)
     rc=$?
     echo "$out"
     read -r p f s < <(echo "$out" | sed -nE 's/^([0-9]+) passed, ([0-9]+) failed, ([0-9]+) skipped$/\1 \2 \3/p' | tail -n 1)
