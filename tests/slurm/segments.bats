@@ -132,7 +132,7 @@ stopped" ]
 @test "torchrun's own process is spared, its ranks are told (pytorch/pytorch#154849)" {
     cat >agent.py <<'A'
 import os, signal, subprocess, sys
-worker = "import signal, sys\nsignal.signal(signal.SIGUSR1, lambda *a: (print('worker saved', flush=True), sys.exit(75)))\nprint('worker up', flush=True)\nwhile True: signal.pause()"
+worker = "import os, signal, sys\nsignal.signal(signal.SIGUSR1, lambda *a: (os.write(1, b'worker saved\\n'), sys.exit(75)))\nos.write(1, b'worker up\\n')\nwhile True: signal.pause()"
 kids = [subprocess.Popen([sys.executable, "-c", worker]) for _ in range(2)]
 print("agent ends with", [k.wait() for k in kids], flush=True)
 sys.exit(1)
