@@ -202,10 +202,11 @@ static void expect_no_child (void)
 #define SELF "/proc/self/exe"
 
 /* Is there a process that runs? One that has ended is a zombie, its pipes
- * closed. */
+ * closed with its last thread: a BLAS may have some. */
 static bool runs (pid_t pid)
 {
-    char path[64], text[256], *state;
+    char path[64], text[512], *at, state = 'Z';
+    int threads = 1;
     FILE *f;
     size_t n;
 
@@ -215,8 +216,12 @@ static bool runs (pid_t pid)
     n = fread (text, 1, sizeof (text) - 1, f);
     text[n] = '\0';
     fclose (f);
-    state = strrchr (text, ')');
-    return state && state[2] != 'Z';
+    if ((at = strrchr (text, ')')))
+        sscanf (at,
+                ") %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
+                "%*s %*s %d",
+                &state, &threads);
+    return state != 'Z' || threads > 1;
 }
 
 /* A busy machine may take long to end what was killed. */
