@@ -230,6 +230,6 @@ train_status_t comm_compare (const struct comm_call *calls, int n,
     }
     return err_set (err, TRAIN_EMISMATCH,
                     "the ranks of group '%s' disagree at its call %llu: %s%s",
-                    name, (unsigned long long)calls[0].seq, text,
+                    name, (unsigned long long)comm_number (&calls[0]), text,
                     kinds > MAX_LISTED ? "; and others" : "");
 }

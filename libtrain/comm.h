@@ -39,7 +39,7 @@ enum comm_kind {
     COMM_STEP_END = 15,        /* the calls of a step are agreed on: as a
                                   barrier, without data; dtype = how many,
                                   root and op = their hash */
-    COMM_BEGIN = 16,           /* no call: a backend begins beside another */
+    COMM_BEGIN = 16,           /* no call of the program: the group begins */
     COMM_GRAPH = 17,           /* recorded calls; count = how many, dtype = the
                                   how manieth graph, root and op = their hash */
 };
@@ -49,7 +49,7 @@ enum comm_kind {
  * exchange, so it has no padding and is sent as it stands (all nodes of a job
  * have one byte order; a greeting checks it). */
 struct comm_call {
-    uint64_t seq;   /* 1 for the first call of a group */
+    uint64_t seq;   /* COMM_BEGIN_SEQ, then one higher each call */
     uint64_t count; /* elements that a rank gives another, of one block where
                        each rank has its own; 0 for a barrier */
     int32_t kind;   /* enum comm_kind */
@@ -59,6 +59,14 @@ struct comm_call {
     int32_t op;     /* train_op_t of a reduction; receiver; of another list
                        the hash; else 0 */
 };
+
+#define COMM_BEGIN_SEQ 1
+
+/* comm_number - of a call as programs count: 1 for the first of a group. */
+static inline uint64_t comm_number (const struct comm_call *call)
+{
+    return call->seq - COMM_BEGIN_SEQ;
+}
 
 /* comm_describe - "all_reduce (sum of 100 F32)", for messages. */
 void comm_describe (const struct comm_call *call, char *text, size_t size);
@@ -114,7 +122,8 @@ struct comm_ops {
                             void **ret_state, train_error_t *err);
 
     /* run (required) - one collective, to its end.
-     *   call   with seq one higher than the last
+     *   call   with seq one higher than the last; or, before the first, one of
+     *          COMM_BEGIN with COMM_BEGIN_SEQ, which all ranks make or none
      *   from   what this rank gives; NULL if nothing
      *   to     where its result goes; NULL if it gets none. May be what
      *          [from] is, or the block of one of them that is the same place

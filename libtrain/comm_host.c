@@ -344,7 +344,8 @@ static train_status_t drive (struct host *host, bool (*move) (struct host *),
         if (atomic_load (&host->aborted))
             return err_set (err, TRAIN_EABORTED,
                             "group '%s' was destroyed during its call %llu",
-                            host->name, (unsigned long long)host->run.call.seq);
+                            host->name,
+                            (unsigned long long)comm_number (&host->run.call));
         if (moved) {
             watch_beat (host, host->run.moved_ms = clock_ms ());
             continue;

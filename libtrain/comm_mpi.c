@@ -187,7 +187,7 @@ static train_status_t connect_all (struct mpi *mpi, const struct join *join,
         free (maker);
         return err_set (err, TRAIN_ENOMEM, "no memory, or no thread");
     }
-    mpi->now = (struct comm_call){.kind = COMM_BEGIN, .seq = 1};
+    mpi->now = (struct comm_call){.kind = COMM_BEGIN, .seq = COMM_BEGIN_SEQ};
     mpi->since_ms = now;
     if (!wait_made (maker, mpi, now + left_ms)) {
         mpi->broken = true;

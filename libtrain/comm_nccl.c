@@ -140,7 +140,7 @@ static train_status_t connect_all (struct nccl *nccl, const struct join *join,
     nccl->stream = link_stream (nccl->link);
     if (join->size == 1)
         return TRAIN_OK;
-    nccl->now = (struct comm_call){.kind = COMM_BEGIN, .seq = 1};
+    nccl->now = (struct comm_call){.kind = COMM_BEGIN, .seq = COMM_BEGIN_SEQ};
     nccl->since_ms = now;
     if (!link_run (nccl->link, LINK_BEGIN, NULL, now + left_ms / 4 * 3,
                    nccl_look, nccl, &rc)) {

@@ -141,7 +141,7 @@ static const train_error_t *say_late (const struct nccl *nccl,
     comm_describe (&nccl->now, what, sizeof (what));
     err_set (why, TRAIN_ETIMEDOUT,
              "group '%s': %s, call %llu, did not end within %.1f s", nccl->name,
-             what, (unsigned long long)nccl->now.seq,
+             what, (unsigned long long)comm_number (&nccl->now),
              (double)nccl->timeout_ms / 1000);
     return why;
 }

@@ -130,6 +130,7 @@ train_status_t group_begin (struct join *join, const char *backend,
     if (!group)
         return err_set (err, TRAIN_ENOMEM, "group: no memory");
     copy_name (group->name, join->name);
+    group->seq = COMM_BEGIN_SEQ;
     group->rank = join->rank;
     group->size = join->size;
     group->local_rank = join->local_rank;
@@ -166,6 +167,30 @@ static train_status_t read_device (const char *text, int *ret_device,
     return TRAIN_OK;
 }
 
+/* A word of every rank to all: this one has left PMIx. */
+static train_status_t tell_left (train_group_t *group, train_error_t *err)
+{
+    const struct comm_call call = {.kind = COMM_BEGIN, .seq = COMM_BEGIN_SEQ};
+    const struct comm_ops *ops = group->ops;
+
+    if (ops->run_host)
+        return ops->run_host (group->state, &call, NULL, NULL, false, err);
+    return ops->run (group->state, &call, NULL, NULL, err);
+}
+
+/* A rank may join PMIx again, for its next group, and be in a fence there before
+ * another has left: the server takes that one's leaving for its death, and ends
+ * the fence without it; the other's own never ends (openpmix/openpmix#3931). So
+ * nobody goes on before all have left. */
+static train_status_t leave (struct join *join, train_group_t *group,
+                             train_status_t status, train_error_t *err)
+{
+    bool tell = status == TRAIN_OK && group->size > 1 && join_is_pmix (join);
+
+    join_close (join);
+    return tell ? tell_left (group, err) : status;
+}
+
 train_status_t train_group_create (const train_group_options_t *opts,
                                    train_group_t **ret_group,
                                    train_error_t *err)
@@ -190,7 +215,7 @@ train_status_t train_group_create (const train_group_options_t *opts,
         join.timeout_ms = o.timeout_ms;
     if (status == TRAIN_OK)
         status = group_begin (&join, o.backend, where, NULL, NULL, &group, err);
-    join_close (&join);
+    status = leave (&join, group, status, err);
     if (status == TRAIN_OK)
         status = train_trace_open (NULL, group->rank, group->size, err);
     if (status == TRAIN_OK)

@@ -98,7 +98,7 @@ void group_span_end (const train_group_t *group, const train_span_t *span,
         {"count", (int64_t)call->count},
         {"ranks", group->size},
         {"rank", group->rank},
-        {"seq", (int64_t)call->seq},
+        {"seq", (int64_t)comm_number (call)},
         {"status", status},
     };
     char row[GROUP_NAME_BYTES + 16];

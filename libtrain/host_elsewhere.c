@@ -182,7 +182,7 @@ static train_status_t look_once (struct host *host,
     if (atomic_load (&host->aborted))
         return err_set (err, TRAIN_EABORTED,
                         "group '%s' was destroyed during its call %llu",
-                        host->name, (unsigned long long)call->seq);
+                        host->name, (unsigned long long)comm_number (call));
     atomic_store (&me->since_ms, since_ms);
     atomic_store (&me->look_seq, call->seq);
     watch_beat (host, clock_ms ());

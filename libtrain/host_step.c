@@ -126,7 +126,7 @@ static void disagree (struct host *host, uint64_t seq, int rank)
              "the ranks of group '%s' disagree at its call %llu: %s called "
              "%s%s; %s called %s, as the learnt step has it; what the calls of "
              "this step wrote is undefined",
-             host->name, (unsigned long long)seq, who, what,
+             host->name, (unsigned long long)comm_number (&said), who, what,
              same ? " outside that step" : "", others, want);
     seg_fail (&host->seg, seq, err.code, err.text);
 }

@@ -27,7 +27,7 @@ void watch_name (const struct host *host, const struct comm_call *call,
     }
     comm_describe (call, what, sizeof (what));
     snprintf (text, size, "%s, call %llu of group '%s'", what,
-              (unsigned long long)call->seq, host->name);
+              (unsigned long long)comm_number (call), host->name);
 }
 
 static void name_call (const struct host *host, char *text, size_t size)
@@ -219,7 +219,8 @@ train_status_t watch_mismatch (struct host *host, const struct seg_call *calls,
     if (!list)
         return err_set (err, TRAIN_EMISMATCH,
                         "the ranks of group '%s' disagree at its call %llu",
-                        host->name, (unsigned long long)host->run.call.seq);
+                        host->name,
+                        (unsigned long long)comm_number (&host->run.call));
     for (int r = 0; r < host->size; r++)
         list[r] = calls[r].call;
     status = comm_compare (list, host->size, host->name, &why);

@@ -341,9 +341,14 @@ bool join_ended_pmix (void)
     return pmix_ended;
 }
 
+bool join_is_pmix (const struct join *join)
+{
+    return join->job && strcmp (rv_job_boot (join->job), "pmix") == 0;
+}
+
 void join_close (struct join *join)
 {
-    if (join->job && strcmp (rv_job_boot (join->job), "pmix") == 0)
+    if (join_is_pmix (join))
         pmix_ended = true;
     meet_close (join->meet);
     rv_job_finalize (join->job);

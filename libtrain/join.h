@@ -82,6 +82,9 @@ train_status_t join_tell (struct join *join, void *cards,
 train_status_t join_address (struct join *join, char *text, size_t size,
                              train_error_t *err);
 
+/* join_is_pmix - is this join one of PMIx, which join_close leaves? */
+bool join_is_pmix (const struct join *join);
+
 void join_close (struct join *join);
 
 /* join_ended_pmix - has a join of this process begun PMIx, and ended it? */

@@ -88,7 +88,8 @@ typedef struct train_group_options {
  * Boots by rv_job_init (PMIx, Slurm, single); or, where RANK, WORLD_SIZE,
  * LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT are all set, by
  * those, so that programs started by rv-exec, torchrun or by hand join too.
- * Collective, under the deadline.
+ * Collective, under the deadline. Where the ranks meet by PMIx none returns with
+ * the group before all have left PMIx: the next group can begin at once.
  *   ret_group   end with train_group_destroy */
 train_status_t train_group_create (const train_group_options_t *opts,
                                    train_group_t **ret_group,

@@ -92,6 +92,8 @@ static void rank_main (struct job *job, int rank)
     int64_t start_ms = now_ms ();
 
     set_env (job, rank);
+    if (job->env)
+        job->env (job, rank);
     if (job->exit_status)
         atexit (abort);
     seen->status = train_group_create (&opts, &group, &seen->err);

@@ -36,6 +36,7 @@ struct shared {
 
 struct job;
 typedef void (*rank_f) (struct job *job, int rank, train_group_t *group);
+typedef void (*rank_env_f) (struct job *job, int rank);
 
 struct job {
     const char *layout; /* node of each rank, a letter each */
@@ -47,6 +48,7 @@ struct job {
     const char *step[MAX_RANKS]; /* RV_STEP, NULL = none */
     int exit_status;             /* 0 = _exit, no handler runs; else exit */
     bool no_node_rank;           /* leave NODE_RANK unset */
+    rank_env_f env;              /* in each rank, behind its variables */
     int size;
     pid_t pids[MAX_RANKS];
     int ends[MAX_RANKS]; /* as waitpid gives them */

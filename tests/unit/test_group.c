@@ -356,7 +356,7 @@ static void test_compare (void **state)
     (void)state;
     for (int r = 0; r < 6; r++)
         calls[r] =
-            (struct comm_call){.seq = 7, .count = 8, .kind = COMM_ALL_REDUCE};
+            (struct comm_call){.seq = 8, .count = 8, .kind = COMM_ALL_REDUCE};
     expect (comm_compare (calls, 6, "g", &err), TRAIN_OK, &err, NULL);
     calls[2].count = 9;
     expect (comm_compare (calls, 6, "g", &err), TRAIN_EMISMATCH, &err,

@@ -172,8 +172,10 @@ static void test_fault (void **state)
  * first to say so; rank 0, which waits in call 1 still, hears it too. */
 static void body_two_calls (struct job *job, int rank, train_group_t *group)
 {
-    struct comm_call call = {
-        .seq = 1, .count = 8, .kind = COMM_BROADCAST, .dtype = TRAIN_F32};
+    struct comm_call call = {.seq = ++group->seq,
+                             .count = 8,
+                             .kind = COMM_BROADCAST,
+                             .dtype = TRAIN_F32};
     struct seen *s = &job->shared->seen[rank];
     int64_t begin_ms;
 
@@ -182,7 +184,7 @@ static void body_two_calls (struct job *job, int rank, train_group_t *group)
         kill (getpid (), SIGSTOP);
     if (rank == 1) {
         host_end (group->state, &call);
-        call.seq = 2;
+        call.seq = ++group->seq;
         s->status = host_agree (group->state, &call, true, &s->err);
     }
     begin_ms = now_ms () + (rank == 0 ? job->timeout_ms / 3 : 0);
