@@ -111,6 +111,9 @@ struct kern_ops {
     /* docs.h, of [real] */
     void (*positions) (void *y, const void *table, const int32_t *starts,
                        size_t N, size_t T, size_t W, void *stream);
+    /* rows.h */
+    void (*rows) (void *y, const void *x, const int32_t *from, size_t N,
+                  size_t bytes, void *stream);
     /* of the host alone, NULL in a GPU's: see linear_ce and matmul of
      * kernels.h, attention_docs of docs.h */
     void (*linear_ce) (double *sum, int64_t *counted, void *dh, void *dw,

@@ -8,6 +8,7 @@
 #include "docs.h"
 #include "dropout.h"
 #include "kernels.h"
+#include "rows.h"
 
 #define PLACE(x) x##_cuda
 

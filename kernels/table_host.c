@@ -7,6 +7,7 @@
 #include "docs.h"
 #include "dropout.h"
 #include "kernels.h"
+#include "rows.h"
 
 #define PLACE(x) x##_host
 

@@ -167,6 +167,7 @@ static void close_device (train_decoder_t *m)
         if (m->ids[i].event)
             m->ops->event_destroy (m->ids[i].event);
     }
+    free (m->front.own);
     m->ops->free (m->acts);
     m->ops->free (m->weights.t.data);
     m->ops->free (m->grads.t.data);

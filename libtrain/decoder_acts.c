@@ -224,6 +224,7 @@ train_status_t decoder_acts_layout (const struct decoder_dims *d,
     a.lora_wide = take (&a, need->elem, 0, N * decoder_lora_widest (d));
     a.tokens = take (&a, sizeof (int32_t), 0, need->gpu ? N : 0);
     a.targets = take (&a, sizeof (int32_t), 0, need->gpu ? N : 0);
+    a.front = take (&a, sizeof (int32_t), 0, need->gpu ? 4 * N : 0);
     a.scratch = take (&a, 1, 0, need->scratch);
     *ret = a;
     return TRAIN_OK;

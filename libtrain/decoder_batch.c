@@ -168,20 +168,38 @@ static train_status_t free_ids (train_decoder_t *m, size_t bytes,
     return TRAIN_OK;
 }
 
+/* Numbers of rows with a target, where not all have one. */
+static train_status_t send_front (train_decoder_t *m, int32_t *pinned,
+                                  const int32_t *targets, size_t n,
+                                  train_error_t *err)
+{
+    size_t N = (size_t)m->B * (size_t)m->T;
+    int32_t *to = decoder_act (m, m->layout.front, 0);
+
+    if (n < N) {
+        decoder_front_fill (pinned, targets, N, n);
+        TRY (m->ops->copy (to, pinned, 3 * N * sizeof (*to), m->stream, err));
+    }
+    decoder_front_use (m, n, to);
+    return TRAIN_OK;
+}
+
 static train_status_t send_ids (train_decoder_t *m, const int32_t *tokens,
-                                const int32_t *targets, train_error_t *err)
+                                const int32_t *targets, size_t n,
+                                train_error_t *err)
 {
     size_t N = (size_t)m->B * (size_t)m->T, bytes = N * sizeof (*tokens);
     int32_t *to = decoder_act (m, m->layout.tokens, 0);
     int32_t *aims = decoder_act (m, m->layout.targets, 0);
     struct decoder_ids *i = NULL;
 
-    TRY (free_ids (m, 3 * bytes, &i, err));
+    TRY (free_ids (m, 6 * bytes, &i, err));
     memcpy (i->pinned, tokens, bytes);
     TRY (m->ops->copy (to, i->pinned, bytes, m->stream, err));
     if (targets) {
         memcpy (i->pinned + N, targets, bytes);
         TRY (m->ops->copy (aims, i->pinned + N, bytes, m->stream, err));
+        TRY (send_front (m, i->pinned + 3 * N, targets, n, err));
     }
     if (m->documents) {
         memcpy (i->pinned + 2 * N, m->documents, bytes);
@@ -209,7 +227,8 @@ train_status_t decoder_take_ids (train_decoder_t *m, const int32_t *tokens,
     for (size_t n = 0; targets && n < N; n++)
         counted += targets[n] >= 0;
     if (m->gpu) {
-        TRY (send_ids (m, tokens, targets, err));
+        TRY (send_ids (m, tokens, targets,
+                       decoder_front_rows (m, (size_t)counted), err));
     } else {
         m->tokens = tokens;
         m->targets = targets;

@@ -9,6 +9,7 @@
 #include <train/decoder.h>
 
 #include "backend.h"
+#include "decoder_front.h"
 
 #include "kernels/table.h"
 
@@ -65,6 +66,7 @@ struct decoder_acts {
     struct decoder_array lora_u, lora_du; /* (N,rank) */
     struct decoder_array lora_wide;       /* (N, of the widest adapter) */
     struct decoder_array tokens, targets; /* (N) int32 */
+    struct decoder_array front;           /* (4,N), of a GPU: decoder_front's */
     struct decoder_array attention; /* what it works in: gate_up's place */
     bool apart;                     /* its own, as that is smaller */
     struct decoder_array scratch;   /* of other kernels */
@@ -220,11 +222,13 @@ struct train_decoder {
                      without them is meant */
     double inv_t; /* of decoder_logps, whose backward may follow; 0: may not */
     struct decoder_ids {
-        int32_t *pinned; /* (3,N): tokens, targets, starts */
+        int32_t *pinned; /* (6,N): tokens, targets, starts, and (3,N) of
+                            decoder_front */
         size_t bytes;
         void *event; /* its copy has been made */
         bool used;
     } ids[2];
+    struct decoder_front front;
     int turn; /* which of them is next */
     struct decoder_replay {
         bool on;

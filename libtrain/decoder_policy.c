@@ -4,8 +4,8 @@
  *
  * The forward keeps what the backward needs but for the logits, unless they are
  * whole (f32 and f64 on the host): those are made again, a piece of the rows at
- * a time. On the host the head is of the rows that have a target alone, which
- * move to the front of their arrays, and what comes of them back. */
+ * a time. The head is of the rows that have a target alone, which move to the
+ * front of their arrays, and what comes of them back. */
 #include <train/policy.h>
 
 #include <math.h>
@@ -27,98 +27,36 @@ static const void *head_weight (const train_decoder_t *m)
     return decoder_weight (m, decoder_head_unit (m), m->head);
 }
 
-/* Rows that the head is of. */
-struct picked {
-    size_t n;
-    const int32_t *targets; /* (n) */
-    void *dlogp;            /* (n), of the backward */
-    int32_t *own;           /* memory of the two; NULL: it is all rows */
-};
-
-/* Rows with a target, to the front. */
-static void gather (const train_decoder_t *m, void *to, const void *from,
-                    size_t bytes)
+static const int32_t *targets_of (const train_decoder_t *m)
 {
-    char *at = to;
-
-    for (size_t n = 0; n < rows (m); n++)
-        if (m->targets[n] >= 0) {
-            memmove (at, (const char *)from + n * bytes, bytes);
-            at += bytes;
-        }
-}
-
-/* And back, with zeros between. */
-static void spread (const train_decoder_t *m, const struct picked *p, void *x,
-                    size_t bytes)
-{
-    const char *from;
-
-    if (!p->own || !x)
-        return;
-    from = (char *)x + p->n * bytes;
-    for (size_t n = rows (m); n-- > 0;) {
-        char *at = (char *)x + n * bytes;
-
-        if (m->targets[n] >= 0)
-            memmove (at, from -= bytes, bytes);
-        else
-            memset (at, 0, bytes);
-    }
-}
-
-static train_status_t pick (const train_decoder_t *m, const void *dlogp,
-                            struct picked *p, train_error_t *err)
-{
-    size_t N = rows (m), real = m->kern->real_size;
-
-    *p = (struct picked){N, m->targets, (void *)dlogp, NULL};
-    for (size_t n = 0; n < N && !m->gpu; n++)
-        p->n -= m->targets[n] < 0;
-    if (p->n == N)
-        return TRAIN_OK;
-    /* reals first: they ask for more alignment */
-    if (!(p->dlogp = malloc (N * (real + sizeof (*p->own)))))
-        return err_set (err, TRAIN_ENOMEM, "no memory for %zu targets", N);
-    p->own = (int32_t *)(void *)((char *)p->dlogp + N * real);
-    p->targets = p->own;
-    gather (m, p->own, m->targets, sizeof (*p->own));
-    if (dlogp)
-        gather (m, p->dlogp, dlogp, real);
-    return TRAIN_OK;
-}
-
-static void drop (const struct picked *p)
-{
-    if (p->own)
-        free (p->dlogp);
+    return m->front.n < rows (m) ? m->front.targets : m->targets;
 }
 
 /* Of whole logits, which stay, or with [dlogp] become their gradient. */
-static void of_logits (train_decoder_t *m, const struct picked *p, void *logp,
-                       void *entropy, const void *dlogp)
+static void of_logits (train_decoder_t *m, void *logp, void *entropy,
+                       const void *dlogp)
 {
-    m->kern->logprob (ACT (logits), logp, entropy, p->targets, dlogp, p->n,
-                      m->dims.V, m->inv_t, NULL);
+    m->kern->logprob (ACT (logits), logp, entropy, targets_of (m), dlogp,
+                      m->front.n, m->dims.V, m->inv_t, NULL);
 }
 
-static train_status_t picked_fwd (train_decoder_t *m, const struct picked *p,
-                                  void *logp, void *entropy, train_error_t *err)
+static train_status_t front_fwd (train_decoder_t *m, void *logp, void *entropy,
+                                 train_error_t *err)
 {
     const struct decoder_dims *d = &m->dims;
+    size_t n = m->front.n;
 
-    if (p->own)
-        gather (m, ACT (norm_f), ACT (norm_f), d->C * m->kern->elem_size);
-    if (p->n == 0 || (!m->layout.whole && !logp))
+    TRY (decoder_front (m, ACT (norm_f), d->C * m->kern->elem_size, err));
+    if (n == 0 || (!m->layout.whole && !logp))
         return TRAIN_OK;
     if (!m->layout.whole)
         return m->work->head_logprob (m, logp, entropy, NULL, NULL,
-                                      head_weight (m), p->targets, NULL, p->n,
+                                      head_weight (m), targets_of (m), NULL, n,
                                       m->inv_t, err);
-    TRY (m->work->linear (m, ACT (logits), ACT (norm_f), head_weight (m), p->n,
+    TRY (m->work->linear (m, ACT (logits), ACT (norm_f), head_weight (m), n,
                           d->C, d->V, err));
     if (logp)
-        of_logits (m, p, logp, entropy, NULL);
+        of_logits (m, logp, entropy, NULL);
     return TRAIN_OK;
 }
 
@@ -127,15 +65,10 @@ static train_status_t head_fwd (train_decoder_t *m, void *logp, void *entropy,
                                 train_error_t *err)
 {
     size_t real = m->kern->real_size;
-    struct picked p;
-    train_status_t status;
 
-    TRY (pick (m, NULL, &p, err));
-    status = picked_fwd (m, &p, logp, entropy, err);
-    spread (m, &p, logp, real);
-    spread (m, &p, logp ? entropy : NULL, real);
-    drop (&p);
-    return status;
+    TRY (front_fwd (m, logp, entropy, err));
+    TRY (decoder_back (m, logp, real, err));
+    return decoder_back (m, logp ? entropy : NULL, real, err);
 }
 
 train_status_t decoder_logps (train_decoder_t *m, void *logp, void *entropy,
@@ -144,6 +77,8 @@ train_status_t decoder_logps (train_decoder_t *m, void *logp, void *entropy,
     size_t last = m->dims.L + 1, head = decoder_head_unit (m);
 
     m->inv_t = 0;
+    if (!m->gpu)
+        TRY (decoder_front_host (m, err));
     TRY (decoder_body (m, err));
     TRY (decoder_enter (m, last, false, err));
     decoder_last_norm (m);
@@ -154,42 +89,44 @@ train_status_t decoder_logps (train_decoder_t *m, void *logp, void *entropy,
     return decoder_leave (m, head, false, err);
 }
 
-static train_status_t picked_bwd (train_decoder_t *m, const struct picked *p,
-                                  void *logp, void *entropy, train_error_t *err)
+static train_status_t front_bwd (train_decoder_t *m, const void *dlogp,
+                                 void *logp, void *entropy, train_error_t *err)
 {
     const struct decoder_dims *d = &m->dims;
+    size_t n = m->front.n;
     void *dw = d->lora.rank > 0
                    ? NULL
                    : decoder_grad (m, decoder_head_unit (m), m->head);
 
-    if (p->n == 0)
+    if (n == 0)
         return TRAIN_OK;
     if (!m->layout.whole)
         return m->work->head_logprob (m, logp, entropy, ACT (tmp), dw,
-                                      head_weight (m), p->targets, p->dlogp,
-                                      p->n, m->inv_t, err);
-    of_logits (m, p, logp, entropy, p->dlogp);
-    TRY (m->work->linear_dx (m, ACT (tmp), ACT (logits), head_weight (m), p->n,
+                                      head_weight (m), targets_of (m), dlogp, n,
+                                      m->inv_t, err);
+    of_logits (m, logp, entropy, dlogp);
+    TRY (m->work->linear_dx (m, ACT (tmp), ACT (logits), head_weight (m), n,
                              d->C, d->V, err));
     if (!dw)
         return TRAIN_OK;
-    return m->work->linear_dw (m, dw, ACT (logits), ACT (norm_f), p->n, d->C,
-                               d->V, err);
+    return m->work->linear_dw (m, dw, ACT (logits), ACT (norm_f), n, d->C, d->V,
+                               err);
 }
 
 static train_status_t head_bwd (train_decoder_t *m, const void *dlogp,
                                 void *logp, void *entropy, train_error_t *err)
 {
-    struct picked p;
-    train_status_t status;
+    const struct decoder_front *f = &m->front;
+    size_t real = m->kern->real_size;
 
-    TRY (pick (m, dlogp, &p, err));
-    status = picked_bwd (m, &p, logp, entropy, err);
-    spread (m, &p, ACT (tmp), m->dims.C * m->kern->elem_size);
-    spread (m, &p, logp, m->kern->real_size);
-    spread (m, &p, entropy, m->kern->real_size);
-    drop (&p);
-    return status;
+    if (f->n < rows (m)) {
+        m->kern->rows (f->dlogp, dlogp, f->rows, f->n, real, m->stream);
+        dlogp = f->dlogp;
+    }
+    TRY (front_bwd (m, dlogp, logp, entropy, err));
+    TRY (decoder_back (m, ACT (tmp), m->dims.C * m->kern->elem_size, err));
+    TRY (decoder_back (m, logp, real, err));
+    return decoder_back (m, entropy, real, err);
 }
 
 train_status_t decoder_logps_bwd (train_decoder_t *m, const void *dlogp,
