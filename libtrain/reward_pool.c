@@ -16,6 +16,8 @@
 
 #define OWN_END_MS 200  /* for a process that closed its stdout */
 #define CLOSE_MS   1000 /* at the end, for all together */
+#define ASK_MS     100  /* between questions whether to end */
+#define LEFT_S     0.5  /* for replies that are on their way then */
 #define LATE_MOST  8    /* first replies until one has time to start in again */
 
 /* A call's state. */
@@ -27,6 +29,7 @@ struct work {
     train_reward_report_t *report;
     struct pollfd *fd; /* (2 pool->n) */
     int *of;           /* (2 pool->n) whose each is */
+    double ends;       /* when no reply is waited for any more; 0: not known */
 };
 
 static void done (struct work *w, struct slot *s, float reward)
@@ -217,13 +220,13 @@ static void check_deadlines (struct work *w)
 
 static train_status_t wait_for_some (struct work *w, train_error_t *err)
 {
-    double until, ms;
+    double until, ms, most = w->pool->ends ? ASK_MS : 60000;
     int n = gather (w, &until);
 
     if (n == 0) /* none could be started */
         return TRAIN_OK;
     ms = ceil ((until - clock_s ()) * 1000);
-    if (poll (w->fd, (nfds_t)n, ms > 0 ? (int)fmin (ms, 60000) : 0) < 0
+    if (poll (w->fd, (nfds_t)n, ms > 0 ? (int)fmin (ms, most) : 0) < 0
         && errno != EINTR)
         return err_set (err, TRAIN_EIO, "poll: %s", strerror (errno));
     for (int i = 0; i < n; i++) {
@@ -249,9 +252,24 @@ static train_status_t give_all (struct work *w, train_error_t *err)
     return TRAIN_OK;
 }
 
+/* Is the call to end before its replies are there? Quick ones may come. */
+static bool is_over (struct work *w)
+{
+    const struct pool *p = w->pool;
+
+    if (w->ends == 0 && p->ends && p->ends (p->ends_arg))
+        w->ends = clock_s () + LEFT_S;
+    return w->ends > 0 && clock_s () >= w->ends;
+}
+
 static train_status_t loop (struct work *w, train_error_t *err)
 {
     while (w->left > 0) {
+        if (is_over (w))
+            return err_set (err, TRAIN_EABORTED,
+                            "the wait for %d of %d replies was ended on "
+                            "request",
+                            w->left, w->n);
         TRY (give_all (w, err));
         if (w->pool->faults >= w->pool->max_faults)
             return err_set (err, TRAIN_EPEER,

@@ -7,6 +7,7 @@
 #ifndef TRAIN_REWARD_POOL_H
 #define TRAIN_REWARD_POOL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "reward_proc.h"
@@ -33,11 +34,13 @@ struct pool {
     int late; /* first replies that were too late since one had the time to
                  start in, and none came; above 0 others do not get it */
     int64_t next_id;
-    char fault[600]; /* the latest, "" none */
+    char fault[600];          /* the latest, "" none */
+    bool (*ends) (void *arg); /* NULL: nobody is asked */
+    void *ends_arg;
 };
 
 /* pool_score - reward.h's train_reward_score of a program. Counts in [report].
- * TRAIN_EPEER: max_faults in a row. */
+ * TRAIN_EPEER: max_faults in a row. TRAIN_EABORTED: [ends] said so. */
 train_status_t pool_score (struct pool *pool, const struct reward_view *view,
                            int n, float *ret, train_reward_report_t *report,
                            train_error_t *err);

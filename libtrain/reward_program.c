@@ -116,6 +116,8 @@ static train_status_t open_program (train_reward_t *r,
     p->timeout_s = (double)(o->timeout_ms ? o->timeout_ms : TIMEOUT_MS) / 1000;
     p->start_s = (double)(o->start_ms ? o->start_ms : START_MS) / 1000;
     p->max_faults = o->max_faults ? o->max_faults : MAX_FAULTS;
+    p->ends = o->ends;
+    p->ends_arg = o->ends_arg;
     p->n = o->processes ? o->processes : 1;
     if (!(p->slot = calloc ((size_t)p->n, sizeof (*p->slot)))) {
         p->n = 0;

@@ -34,11 +34,18 @@ struct grpo {
     const volatile sig_atomic_t *stop;
 };
 
+static bool is_stopped (void *arg)
+{
+    const struct grpo *g = arg;
+
+    return *g->stop != 0;
+}
+
 static train_status_t open_rows (struct grpo *g, train_error_t *err)
 {
     const struct settings *set = g->run.set;
 
-    TRY (grpo_judge_open (&g->judge, set, err));
+    TRY (grpo_judge_open (&g->judge, set, is_stopped, g, err));
     TRY (grpo_rows_open (&g->rows, &g->judge, "data", set->files, err));
     grpo_stop_add (g->judge.stop,
                    train_prompts_end (grpo_rows_prompts (g->rows)));
@@ -84,13 +91,6 @@ static train_status_t open_units (struct grpo *g, bool parts,
     return model_named (
         r->set, train_reference_open_units (&r->config, &o, &g->reference, err),
         err);
-}
-
-static bool is_stopped (void *arg)
-{
-    const struct grpo *g = arg;
-
-    return *g->stop != 0;
 }
 
 static train_status_t open_reference (struct grpo *g, train_error_t *err)
@@ -303,7 +303,7 @@ static train_status_t set_up (struct grpo *g, struct who *ret_who,
 }
 
 /* Of the likeliest completions of what is held out. */
-static train_status_t evaluate (struct grpo *g, int64_t step, double *ret,
+static train_status_t try_held (struct grpo *g, int64_t step, double *ret,
                                 train_error_t *err)
 {
     const struct settings *set = g->run.set;
@@ -320,6 +320,24 @@ static train_status_t evaluate (struct grpo *g, int64_t step, double *ret,
                                        ? set->eval.samples
                                        : prompts.count,
                                    0, grpo_rows_score, g->held, ret, err);
+}
+
+/* A step that is made counts, also where a stop leaves it without a number. */
+static train_status_t evaluate (struct grpo *g, train_metrics_t *m, double *ret,
+                                train_error_t *err)
+{
+    train_status_t status = try_held (g, m->step, ret, err);
+
+    if (status != TRAIN_EABORTED)
+        return status;
+    m->stop = true;
+    *ret = NAN;
+    if (g->run.first)
+        fprintf (stderr,
+                 "rv-train: step %" PRId64
+                 ": its evaluation was ended on request\n",
+                 m->step);
+    return TRAIN_OK;
 }
 
 static void say_step (const struct grpo *g, const train_grpo_metrics_t *m,
@@ -378,7 +396,7 @@ static train_status_t take_step (struct grpo *g, bool stop,
         g->first = m->reward;
     if (!isnan (m->reward))
         g->last = m->reward;
-    TRY (evaluate (g, m->base.step, &held, err));
+    TRY (evaluate (g, &m->base, &held, err));
     run_say_skip (&g->run, &m->base);
     say_step (g, m, held);
     TRY (
@@ -388,12 +406,11 @@ static train_status_t take_step (struct grpo *g, bool stop,
     return run_say_slow (&g->run, err);
 }
 
-/* A rank that was to stop while it waited for the reference: all have heard it
- * before anything was updated, and the cycle is made again. */
+/* A rank that was to stop while it waited for a reward or the reference: all
+ * have heard it before anything was updated, and the cycle is made again. */
 static bool waited_in_vain (const struct grpo *g, train_status_t status)
 {
-    return status == TRAIN_EABORTED && g->reference
-           && train_grpo_trainer_between (g->trainer);
+    return status == TRAIN_EABORTED && train_grpo_trainer_between (g->trainer);
 }
 
 static train_status_t take_steps (struct grpo *g, bool *ret_stopped,

@@ -13,7 +13,9 @@ struct grpo_rows {
     train_prompts_t *prompts;
 };
 
-static train_status_t open_rewards (struct grpo_judge *j, train_error_t *err)
+static train_status_t open_rewards (struct grpo_judge *j,
+                                    bool (*ends) (void *arg), void *arg,
+                                    train_error_t *err)
 {
     const struct settings_rewards *all = &j->set->rewards;
 
@@ -24,8 +26,11 @@ static train_status_t open_rewards (struct grpo_judge *j, train_error_t *err)
         return err_set (err, TRAIN_ENOMEM, "no memory for rewards");
     for (; j->n < all->n; j->n++) {
         train_reward_options_t o = settings_reward_options (&all->list[j->n]);
-        train_status_t status = train_reward_open (&o, &j->reward[j->n], err);
+        train_status_t status;
 
+        o.ends = ends;
+        o.ends_arg = arg;
+        status = train_reward_open (&o, &j->reward[j->n], err);
         if (status != TRAIN_OK)
             return err_prefix (err, status, "[reward %s]", o.name);
         j->weight[j->n] = all->list[j->n].weight;
@@ -49,11 +54,13 @@ train_status_t grpo_judge_read (struct grpo_judge *j,
 }
 
 train_status_t grpo_judge_open (struct grpo_judge *j,
-                                const struct settings *set, train_error_t *err)
+                                const struct settings *set,
+                                bool (*ends) (void *arg), void *arg,
+                                train_error_t *err)
 {
     TRY (grpo_judge_read (j, set, err));
     TRY (grpo_stop_open (&j->stop, set, j->tokenizer, err));
-    return open_rewards (j, err);
+    return open_rewards (j, ends, arg, err);
 }
 
 void grpo_judge_close (struct grpo_judge *j)

@@ -175,8 +175,8 @@ train_grpo_gather_t train_grpo_trainer_gather (
 /* train_grpo_trainer_step - one optimizer step, and before the first of a cycle
  * the cycle's completions. As train_trainer_step; TRAIN_ENOMEM where whole
  * weights of a sharded model do not fit beside the shards; TRAIN_EABORTED where a
- * rank's reference was told to end (train/reference.h): nothing was updated, and
- * the trainer may be saved. */
+ * rank's [score] or reference was told to end (train/reward.h, reference.h):
+ * nothing was updated, and the trainer may be saved. */
 train_status_t train_grpo_trainer_step (train_grpo_trainer_t *trainer,
                                         bool stop, train_grpo_metrics_t *ret,
                                         train_error_t *err);

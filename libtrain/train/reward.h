@@ -80,6 +80,11 @@ typedef struct train_reward_options {
                             one has replied */
     int max_faults;   /* in a row, on all its processes, before it is an
                            error; 0 = 100 */
+    bool (*ends) (void *arg); /* of PROGRAM, asked several times a second while
+                                 a call waits: true ends it with TRAIN_EABORTED
+                                 unless all have replied half a second later.
+                                 NULL: nobody is asked */
+    void *ends_arg;
 } train_reward_options_t;
 
 /* One completion. Borrowed for the call. */
@@ -113,7 +118,8 @@ void train_reward_close (train_reward_t *reward); /* NULL is fine */
 /* train_reward_score - rewards of [n] completions.
  *   ret   (n) host, written: finite, or NaN = none
  * TRAIN_EINVAL: a sample without completion, or a row that is no JSON object;
- * TRAIN_EPEER: max_faults; TRAIN_ENOMEM. It takes at most n time limits over the
+ * TRAIN_EPEER: max_faults; TRAIN_EABORTED: [ends] was true, and the processes
+ * that had a sample are killed; TRAIN_ENOMEM. It takes at most n time limits over the
  * number of processes: of a sample that a new process has, as each has behind a
  * fault, timeout_ms and start_ms. */
 train_status_t train_reward_score (train_reward_t *reward,

@@ -7,10 +7,8 @@
 #include <stdint.h>
 #include <setjmp.h>
 #include <cmocka.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <math.h>
@@ -27,108 +25,11 @@
 
 #include <train/reward.h>
 
+#include "reward_child.h"
+
 #ifndef SYS_close_range
 #define SYS_close_range 436
 #endif
-
-/* ---- the program ------------------------------------------------------ */
-
-static int open_fds (void)
-{
-    DIR *d = opendir ("/proc/self/fd");
-    int n = -1; /* its own */
-
-    for (const struct dirent *e; (e = readdir (d));)
-        n += *e->d_name != '.';
-    closedir (d);
-    return n;
-}
-
-static void reply (json_int_t id, double reward)
-{
-    printf ("{\"id\": %lld, \"reward\": %.17g}\n", (long long)id, reward);
-    fflush (stdout);
-}
-
-static void misbehave (const char *what, json_int_t id)
-{
-    if (strcmp (what, "exit") == 0)
-        exit (3);
-    if (strcmp (what, "kill") == 0)
-        raise (SIGKILL);
-    if (strcmp (what, "killed") == 0 && fork () == 0) {
-        kill (getppid (), SIGKILL);
-        _exit (0);
-    }
-    if (strcmp (what, "sleep") == 0 || strcmp (what, "killed") == 0)
-        for (;;)
-            pause ();
-    if (strcmp (what, "garbage") == 0)
-        puts ("Traceback (most recent call last):");
-    else if (strcmp (what, "wrong id") == 0)
-        reply (id + 1, 1);
-    else if (strcmp (what, "no reward") == 0)
-        printf ("{\"id\": %lld}\n", (long long)id);
-    else if (strcmp (what, "text") == 0)
-        printf ("{\"id\": %lld, \"reward\": \"1\"}\n", (long long)id);
-    else if (strcmp (what, "infinite") == 0)
-        printf ("{\"id\": %lld, \"reward\": 1e300}\n", (long long)id);
-    else if (strcmp (what, "null") == 0)
-        printf ("{\"id\": %lld, \"reward\": null}\n", (long long)id);
-    else if (strcmp (what, "huge") == 0)
-        for (int i = 0; i < 3 << 20; i++)
-            putchar ('x');
-    else if (strcmp (what, "two") == 0) {
-        printf ("{\"id\": %lld, \"reward\": 2}\nand more\n", (long long)id);
-    } else if (strcmp (what, "cut") == 0) {
-        printf ("{\"id\": %lld, \"rew", (long long)id);
-        fflush (stdout);
-        exit (0);
-    } else if (strcmp (what, "close") == 0) {
-        close (1);
-        pause ();
-    } else if (strcmp (what, "last") == 0) { /* a good reply, then gone */
-        reply (id, 5);
-        exit (0);
-    } else
-        reply (id, (double)strlen (what));
-    fflush (stdout);
-}
-
-static int program (int argc, char **argv)
-{
-    static char line[1 << 22];
-
-    if (strcmp (argv[1], "deaf") == 0)
-        for (;;)
-            pause ();
-    if (strcmp (argv[1], "slow") == 0)
-        (void)poll (NULL, 0, 200);
-    while (fgets (line, sizeof (line), stdin)) {
-        json_t *q = json_loads (line, 0, NULL);
-        json_int_t id = json_integer_value (json_object_get (q, "id"));
-        const char *what =
-            json_string_value (json_object_get (q, "completion"));
-
-        if (strcmp (what, "fds") == 0)
-            reply (id, open_fds ());
-        else if (strcmp (what, "pid") == 0)
-            reply (id, getpid ());
-        else if (strcmp (what, "argc") == 0)
-            reply (id, argc * 100 + (argc > 2 && !strcmp (argv[2], "a b")));
-        else if (strcmp (what, "field") == 0)
-            reply (id, json_number_value (json_object_get (q, "level")) * 10
-                           + !strcmp (json_string_value (
-                                          json_object_get (q, "prompt")),
-                                      "seen"));
-        else
-            misbehave (what, id);
-        json_decref (q);
-    }
-    return 0;
-}
-
-/* ---- the tests -------------------------------------------------------- */
 
 static double now (void)
 {
@@ -142,6 +43,9 @@ static double now (void)
  * there again. */
 static int64_t start_ms = 20000;
 
+static bool (*ends) (void *arg); /* with ends_arg: of those that are opened */
+static void *ends_arg;
+
 static train_reward_t *open_program (const char *command, int processes,
                                      int64_t timeout_ms)
 {
@@ -152,7 +56,9 @@ static train_reward_t *open_program (const char *command, int processes,
                                 .processes = processes,
                                 .timeout_ms = timeout_ms,
                                 .max_faults = 12,
-                                .start_ms = start_ms};
+                                .start_ms = start_ms,
+                                .ends = ends,
+                                .ends_arg = ends_arg};
     train_reward_t *r = NULL;
     train_error_t err = {0};
 
@@ -420,6 +326,47 @@ static void test_deaf (void **state)
     free (big);
 }
 
+/* Asked [*arg] times more it says yes. */
+static bool count_down (void *arg)
+{
+    int *left = arg;
+
+    return --*left < 0;
+}
+
+/* A call that hangs is ended on request; one that is quick comes to its end. */
+static void test_ends (void **state)
+{
+    const train_sample_t s[] = {{.completion = "a"}, {.completion = "sleep"}};
+    int left = 0;
+    train_reward_t *r;
+    float ret[2] = {-1, -1};
+    train_error_t err;
+    double begin;
+
+    (void)state;
+    ends = count_down;
+    ends_arg = &left;
+    r = open_program (SELF " ok", 1, 20000);
+    ends = NULL;
+    left = 1000;
+    assert_true (one (r, "bb") == 2);
+    assert_true (left < 1000);
+    left = 0;
+    assert_true (one (r, "ccc") == 3);
+    begin = now ();
+    left = 3;
+    assert_int_equal (train_reward_score (r, s, 2, ret, &err), TRAIN_EABORTED);
+    assert_true (now () - begin < 5);
+    assert_non_null (strstr (err.text, "judge: the wait for 1 of 2 replies"));
+    assert_true (ret[0] == -1 && ret[1] == -1);
+    assert_int_equal (report (r).timeouts + report (r).crashes, 0);
+    left = 1000;
+    assert_true (one (r, "dddd") == 4);
+    train_reward_close (r);
+    expect_no_child ();
+}
+
 /* A program that always fails ends the call after so many, and soon. */
 static void test_bound (void **state)
 {
@@ -581,6 +528,7 @@ int main (int argc, char **argv)
         cmocka_unit_test (test_never),
         cmocka_unit_test (test_again),
         cmocka_unit_test (test_deaf),
+        cmocka_unit_test (test_ends),
         cmocka_unit_test (test_bound),
         cmocka_unit_test (test_many),
         cmocka_unit_test (test_descriptors),
