@@ -187,11 +187,21 @@ static double wait_for (struct http *h, int tries, double asked)
     return wait * (0.5 + (double)draw[0] / 4294967296.0);
 }
 
+/* A server that is there and has no time is no news. */
+static void tell (const struct http *h, double since, bool *told)
+{
+    if (!h->waits || h->code != 0 || *told)
+        return;
+    h->waits (h->waits_arg, h->said, since + h->deadline - clock_s ());
+    *told = true;
+}
+
 /* Until it is answered, or the deadline has passed. */
 train_status_t reference_http_ask (struct http *h, struct reply *reply,
                                    train_error_t *err)
 {
-    double end = clock_s () + h->deadline;
+    double since = clock_s (), end = since + h->deadline;
+    bool told = false;
 
     h->said[0] = '\0';
     for (int tries = 0;; tries++) {
@@ -201,8 +211,11 @@ train_status_t reference_http_ask (struct http *h, struct reply *reply,
 
         if (left > 0) {
             status = try_once (h, left, reply, &again, err);
+            if (status == TRAIN_OK && told)
+                h->waits (h->waits_arg, NULL, clock_s () - since);
             if (status == TRAIN_OK || !again)
                 return status;
+            tell (h, since, &told);
         }
         wait = wait_for (h, tries, reply->retry_after);
         if (left <= 0 || clock_s () + wait >= end)

@@ -35,6 +35,8 @@ struct http {
     double temperature;
     bool (*ends) (void *arg);
     void *ends_arg;
+    void (*waits) (void *arg, const char *why, double seconds);
+    void *waits_arg;
 };
 
 /* reference_http_url - what is asked from now on is at [path] of the server. */

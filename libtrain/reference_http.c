@@ -257,6 +257,8 @@ static train_status_t open_all (struct http *h, const char *url,
     h->deadline = o->deadline > 0 ? o->deadline : 600;
     h->ends = o->ends;
     h->ends_arg = o->ends_arg;
+    h->waits = o->waits;
+    h->waits_arg = o->waits_arg;
     TRY (take_url (h, url, err));
     TRY (curl_find (&h->api, err));
     if (o->token_file)

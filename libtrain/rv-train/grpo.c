@@ -93,6 +93,26 @@ static train_status_t open_units (struct grpo *g, bool parts,
         err);
 }
 
+/* A node's first rank speaks: of its node alone the way there may be shut. */
+static void say_wait (void *arg, const char *why, double seconds)
+{
+    const struct grpo *g = arg;
+    const train_group_t *group = g->run.group;
+    char who[RUN_WHO];
+
+    if (train_group_local_rank (group) > 0)
+        return;
+    run_who (train_group_rank (group), train_group_size (group), who);
+    if (why)
+        fprintf (stderr,
+                 "rv-train%s: reference %s does not answer (%s); waiting for "
+                 "it, up to %.0f s\n",
+                 who, g->run.set->grpo.url, why, seconds);
+    else
+        fprintf (stderr, "rv-train%s: reference %s answers, after %.1f s\n",
+                 who, g->run.set->grpo.url, seconds);
+}
+
 static train_status_t open_reference (struct grpo *g, train_error_t *err)
 {
     const struct settings_grpo *s = &g->run.set->grpo;
@@ -102,8 +122,9 @@ static train_status_t open_reference (struct grpo *g, train_error_t *err)
         .vocab = train_decoder_config (g->run.decoder)->vocab,
         .ends = is_stopped,
         .ends_arg = g,
+        .waits = say_wait,
+        .waits_arg = g,
     };
-
     bool parts;
 
     switch (which_reference (g, &parts)) {

@@ -4,9 +4,9 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #include "libtrain/err.h"
+#include "run.h"
 
 enum { NOTHING, TIMEOUTS, CRASHES, GARBAGE, N_COUNTS };
 
@@ -14,12 +14,9 @@ static void say (const struct grpo_judge *j, size_t k, int64_t n,
                  const train_group_t *group, int64_t step)
 {
     const char *why = train_reward_fault (j->reward[k]);
-    char host[65] = "?", who[96] = "";
+    char who[RUN_WHO];
 
-    gethostname (host, sizeof (host) - 1);
-    if (train_group_size (group) > 1)
-        snprintf (who, sizeof (who), "[rank %d on %s]",
-                  train_group_rank (group), host);
+    run_who (train_group_rank (group), train_group_size (group), who);
     fprintf (stderr,
              "rv-train%s: step %" PRId64 ": [reward %s]: %" PRId64
              " fault%s; the last: %s\n",

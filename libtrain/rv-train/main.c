@@ -104,14 +104,11 @@ static int exit_status (train_status_t status)
 static int fail (struct who who, const char *verb, const char *object,
                  const train_error_t *err)
 {
-    char host[65] = "?";
+    char text[RUN_WHO];
 
-    gethostname (host, sizeof (host) - 1);
-    if (who.size > 1)
-        fprintf (stderr, "rv-train[rank %d on %s]: ", who.rank, host);
-    else
-        fprintf (stderr, "rv-train: ");
-    fprintf (stderr, "cannot %s %s: %s\n", verb, object, err->text);
+    run_who (who.rank, who.size, text);
+    fprintf (stderr, "rv-train%s: cannot %s %s: %s\n", text, verb, object,
+             err->text);
     return exit_status (err->code);
 }
 

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "libtrain/backend.h"
 #include "libtrain/err.h"
@@ -35,6 +36,16 @@ double run_now (void)
 
     clock_gettime (CLOCK_MONOTONIC, &ts);
     return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
+}
+
+void run_who (int rank, int size, char who[RUN_WHO])
+{
+    char host[65] = "?";
+
+    gethostname (host, sizeof (host) - 1);
+    who[0] = '\0';
+    if (size > 1)
+        snprintf (who, RUN_WHO, "[rank %d on %s]", rank, host);
 }
 
 #ifdef HAVE_CBLAS

@@ -15,6 +15,10 @@ struct who {
     int rank, size;
 };
 
+/* run_who - "[rank 3 on NODE]" of several ranks, else "". */
+#define RUN_WHO 96
+void run_who (int rank, int size, char who[RUN_WHO]);
+
 /* run_training - train as [set] says, as one rank of the job.
  *   stop          set by a signal handler: stop after the step that runs
  *   ret_who       written as soon as it is known, on failure too

@@ -7,7 +7,6 @@
 #define TRAIN_REFERENCE_H
 
 #include <stdbool.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -41,6 +40,11 @@ typedef struct train_reference_http_options {
                                  and after each signal: true ends it with
                                  TRAIN_EABORTED. NULL: nobody is asked */
     void *ends_arg;
+    /* Told once when a call finds nobody who answers, of [why] and the seconds
+       that it may wait; and when there is an answer then, of NULL and the seconds
+       that it waited. NULL: nobody is told. */
+    void (*waits) (void *arg, const char *why, double seconds);
+    void *waits_arg;
 } train_reference_http_options_t;
 
 /* train_reference_open_http - `rv-train refserver` (rv-train(1)). Asks for its

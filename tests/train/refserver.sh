@@ -302,6 +302,25 @@ EOF
 ok "a policy" run "$tmp/sft.ini" run.task=sft data.files="$tmp/sums.jsonl" model.vocab=257 run.steps=10
 ok "grpo beside a copy of its own" run "$tmp/grpo.ini" log.file="$tmp/own"
 ok "a server of the same model" serve --port 0 "$tmp/sft"
+# await TEXT - until the output has it
+await ()
+{
+    local i
+    for ((i = 0; i < 600; i++)); do
+        grep -q "$1" "$tmp/out" && return
+        sleep 0.1
+    done
+    return 1
+}
+
+# said_wait N - it said N times that it waits for the server, with its URL, and N
+# times that there is an answer
+said_wait ()
+{
+    [ "$(grep -c "^rv-train: reference $url does not answer (.*); waiting for it, up to [56][09][09] s$" "$tmp/out")" = "$1" ] &&
+        [ "$(grep -cE "^rv-train: reference $url answers, after [0-9.]+ s$" "$tmp/out")" = "$1" ]
+}
+
 kept ()
 {
     local asker
@@ -314,10 +333,27 @@ kept ()
     done
     kill -KILL "$server"
     wait "$server" 2>/dev/null
+    await 'does not answer' || return 1
     serve --port "$port" "$tmp/sft" || return 1
     wait $asker && [ "$(wc -l <"$tmp/own")" = 30 ] && cmp <(losses "$tmp/own") <(losses "$tmp/http") >>"$tmp/out" 2>&1
 }
 ok "grpo beside the server, killed in mid-run, has the same losses" kept
+ok "it says once that it waits, and once that it need not" said_wait 1
+
+# A server that is not there yet: it is said before it is waited for.
+late ()
+{
+    local asker
+    kill -KILL "$server"
+    wait "$server" 2>/dev/null
+    timeout 100 "$train" "$tmp/grpo.ini" log.file="$tmp/http" reference.url="$url" >"$tmp/out" 2>&1 &
+    asker=$!
+    started+=("$asker")
+    await 'does not answer' || return 1
+    serve --port "$port" "$tmp/sft" && wait $asker
+}
+ok "grpo waits for a server that comes later" late
+ok "which is said, too" said_wait 1
 
 # Told to stop while it waits: for a server that is gone, or for an answer.
 # waits SIGNAL HOW NAME - the status is 75 within a second, with a checkpoint
