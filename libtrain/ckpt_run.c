@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ckpt_job.h"
 #include "decoder_impl.h"
 #include "err.h"
 #include "gpu_libs.h"
@@ -220,6 +221,9 @@ train_status_t ckpt_run_start (train_ckpt_saver_t *saver, const char *dir,
     struct ckpt_save s = {0};
     train_status_t status = ckpt_save_init (&s, dir, state, run, keep, err);
 
+    if (status != TRAIN_OK)
+        err_prefix (err, status, "cannot save to %s", dir);
+    status = ckpt_saver_agree (saver, status, err);
     if (status == TRAIN_OK)
         status = train_ckpt_start (saver, s.tensors.piece,
                                    3 * s.tensors.n + s.tensors.n_beside,

@@ -32,10 +32,10 @@ static int rank_of (const train_ckpt_saver_t *s)
     return s->group ? train_group_rank (s->group) : 0;
 }
 
-static train_status_t agree (train_ckpt_saver_t *s, train_status_t status,
-                             train_error_t *err)
+train_status_t ckpt_saver_agree (train_ckpt_saver_t *s, train_status_t status,
+                                 train_error_t *err)
 {
-    return s->group ? trainer_agree (s->group, status, err) : status;
+    return s->group ? trainer_agree_told (s->group, status, err) : status;
 }
 
 train_status_t train_ckpt_saver_create (train_group_t *group,
@@ -112,7 +112,7 @@ static train_status_t give_folder (train_ckpt_saver_t *s, train_status_t status,
 
     if (!s->group)
         return status;
-    if ((status = agree (s, status, err)) != TRAIN_OK)
+    if ((status = ckpt_saver_agree (s, status, err)) != TRAIN_OK)
         return status;
     TRY (train_broadcast_object (s->group, s->job.temp, n, 0, &got, &n, err));
     if (rank_of (s) > 0)
@@ -191,9 +191,10 @@ train_status_t train_ckpt_start (train_ckpt_saver_t *s,
         status =
             ckpt_job_init (&s->job, pieces, n, &o, rank_of (s),
                            s->group ? train_group_size (s->group) : 1, err);
-    if (status == TRAIN_OK)
-        status = ckpt_job_copy (&s->job, &s->room, err);
-    if ((status = agree (s, status, err)) == TRAIN_OK)
+    if (status == TRAIN_OK
+        && (status = ckpt_job_copy (&s->job, &s->room, err)) != TRAIN_OK)
+        err_prefix (err, status, "cannot save to %s", o.dir);
+    if ((status = ckpt_saver_agree (s, status, err)) == TRAIN_OK)
         status = begin (s, err);
     if (status != TRAIN_OK)
         ckpt_job_fini (&s->job);
@@ -209,5 +210,5 @@ train_status_t train_ckpt_wait (train_ckpt_saver_t *s, train_error_t *err)
 {
     if (!s)
         return err_set (err, TRAIN_EINVAL, "checkpoint: no saver");
-    return agree (s, told (s, err), err);
+    return ckpt_saver_agree (s, told (s, err), err);
 }

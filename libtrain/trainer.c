@@ -465,25 +465,3 @@ train_status_t train_trainer_unused (train_trainer_t *t, char *text,
     return t->gpu ? trainer_gpu_unused (t, text, size, err)
                   : fsdp_unused (t->fsdp, text, size, err);
 }
-
-train_status_t trainer_agree (train_group_t *group, train_status_t status,
-                              train_error_t *err)
-{
-    int32_t worst = status;
-    int64_t shape[1] = {1};
-    train_tensor_t view;
-    train_error_t lost = {0};
-    train_status_t s =
-        train_tensor_view (&view, &worst, TRAIN_I32, 1, shape, &lost);
-
-    if (s == TRAIN_OK)
-        s = train_all_reduce (group, &view.t, TRAIN_MAX, &lost);
-    if (status != TRAIN_OK) /* its own text tells more */
-        return status;
-    if (s != TRAIN_OK)
-        return err_set (err, s, "%s", lost.text);
-    if (worst != TRAIN_OK)
-        return err_set (err, (train_status_t)worst, "another rank failed: %s",
-                        train_status_name ((train_status_t)worst));
-    return TRAIN_OK;
-}

@@ -146,6 +146,25 @@ static bool takes_part (const train_trainer_t *t)
     return trainer_is_sharded (t) || train_group_rank (t->group) == 0;
 }
 
+/* What a rank may fail at alone, before the saver's first call of the group. */
+static train_status_t prepare (train_trainer_t *t, const char *dir,
+                               struct ckpt_run *run, struct moments *moments,
+                               train_error_t *err)
+{
+    train_status_t status = TRAIN_OK;
+
+    if (!takes_part (t))
+        return TRAIN_OK;
+    if (!t->saver)
+        status = train_ckpt_saver_create (
+            trainer_is_sharded (t) ? t->group : NULL, &t->saver, err);
+    if (status == TRAIN_OK)
+        status = moments_open (t, run, moments, err);
+    return status == TRAIN_OK
+               ? TRAIN_OK
+               : err_prefix (err, status, "cannot save to %s", dir);
+}
+
 static train_status_t begin (train_trainer_t *t, const char *dir, int keep,
                              train_error_t *err)
 {
@@ -155,19 +174,17 @@ static train_status_t begin (train_trainer_t *t, const char *dir, int keep,
     struct moments moments = {0};
     train_status_t status;
 
-    if (!takes_part (t))
-        return TRAIN_OK;
     run.beside = beside;
     if (t->source.beside && train_group_rank (t->group) == 0)
         run.n_beside = t->source.beside (t->source.arg, beside);
-    if (!t->saver)
-        TRY (train_ckpt_saver_create (trainer_is_sharded (t) ? t->group : NULL,
-                                      &t->saver, err));
-    status = moments_open (t, &run, &moments, err);
-    if (status == TRAIN_OK) /* copies what it is given */
+    status = dir ? prepare (t, dir, &run, &moments, err)
+                 : err_set (err, TRAIN_EINVAL,
+                            "checkpoint: dir is missing, or memory for it");
+    status = trainer_agree_told (t->group, status, err);
+    if (status == TRAIN_OK && takes_part (t)) /* copies what it is given */
         status = ckpt_run_start (t->saver, dir, &state, &run, keep, err);
     adamw_wide_free (&moments.wide);
-    return status;
+    return trainer_agree_told (t->group, status, err);
 }
 
 /* The one before is waited for here, so that its name is known when it ends. */
@@ -179,10 +196,7 @@ train_status_t train_trainer_save_start (train_trainer_t *t, const char *dir,
 
     TRY (train_trainer_save_wait (t, err));
     copy = dir ? strdup (dir) : NULL;
-    status = copy ? begin (t, dir, keep, err)
-                  : err_set (err, TRAIN_EINVAL, "checkpoint: dir is missing");
-    status = trainer_agree (t->group, status, err);
-    if (status != TRAIN_OK) {
+    if ((status = begin (t, copy, keep, err)) != TRAIN_OK) {
         free (copy);
         return trainer_name_saved (t, status, err);
     }
@@ -199,7 +213,7 @@ train_status_t train_trainer_save_wait (train_trainer_t *t, train_error_t *err)
         return TRAIN_OK;
     if (t->saver)
         status = train_ckpt_wait (t->saver, err);
-    status = trainer_agree (t->group, status, err);
+    status = trainer_agree_told (t->group, status, err);
     if (status == TRAIN_OK)
         trainer_note_saved (t, t->saving_in, t->saving_step);
     else
@@ -321,13 +335,20 @@ static train_status_t find_path (train_trainer_t *t, const char *where,
         status = train_ckpt_find_good (where, &found, &passed, err);
     if (status == TRAIN_OK && found)
         status = take_note (t, found, &passed, err);
-    if ((status = trainer_agree (t->group, status, err)) == TRAIN_OK)
+    if ((status = trainer_agree_told (t->group, status, err)) == TRAIN_OK)
         status = train_broadcast_object (
             t->group, found, found ? strlen (found) + 1 : 0, 0, &got, &n, err);
     free (found);
     if (status == TRAIN_OK)
         *ret_path = got;
     return status;
+}
+
+static train_status_t of_file (const char *path, train_status_t status,
+                               train_error_t *err)
+{
+    return status == TRAIN_OK ? TRAIN_OK
+                              : err_prefix (err, status, "checkpoint %s", path);
 }
 
 static train_status_t read_own (train_trainer_t *t, const char *path,
@@ -339,16 +360,17 @@ static train_status_t read_own (train_trainer_t *t, const char *path,
 
     if (!takes_part (t))
         return TRAIN_OK;
-    status = moments_open (t, &run, &moments, err);
+    status = of_file (path, moments_open (t, &run, &moments, err), err);
     if (status == TRAIN_OK)
         status = ckpt_run_load (path, &run, state, err);
     if (status == TRAIN_OK && moments.wide.m)
-        status = adamw_gather (t->adamw, train_trainer_weights (t),
-                               &moments.wide, err);
+        status = of_file (path,
+                          adamw_gather (t->adamw, train_trainer_weights (t),
+                                        &moments.wide, err),
+                          err);
     adamw_wide_free (&moments.wide);
-    if (status == TRAIN_OK && (status = same_run (t, state, err)) != TRAIN_OK)
-        err_prefix (err, status, "checkpoint %s", path);
-    return status;
+    return status == TRAIN_OK ? of_file (path, same_run (t, state, err), err)
+                              : status;
 }
 
 /* What rank 0 read of the run; the loss scale as well where there is one there
@@ -398,7 +420,7 @@ train_status_t train_trainer_load (train_trainer_t *t, const char *path,
     TRY (train_trainer_save_wait (t, err));
     TRY (find_path (t, path, &found, err));
     status = read_own (t, found, &state, err);
-    if ((status = trainer_agree (t->group, status, err)) == TRAIN_OK)
+    if ((status = trainer_agree_told (t->group, status, err)) == TRAIN_OK)
         status = spread (t, &state, err);
     if (status == TRAIN_OK && t->source.loaded)
         status = t->source.loaded (t->source.arg, found, err);

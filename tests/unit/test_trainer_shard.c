@@ -21,6 +21,8 @@
 #include "libtrain/err.h"
 #include "libtrain/group_impl.h"
 #include "libtrain/optim_far.h"
+#include "libtrain/optim_state.h"
+#include "libtrain/trainer.h"
 #include "shard_run.h"
 
 #define HALF 3 /* where it is saved, and gone on from */
@@ -359,6 +361,86 @@ static void test_slow (void **state)
     }
 }
 
+/* ---- a rank that fails at a checkpoint by itself --------------------- */
+
+static train_status_t broken_sync (void *stream, train_error_t *err)
+{
+    (void)stream;
+    return err_set (err, TRAIN_EIO, "a made-up fault");
+}
+
+/* Does every rank say whose fault it is, and of which file? */
+static void look_at (struct job *job, int rank, train_status_t status,
+                     const train_error_t *err, const char *file)
+{
+    if (status != TRAIN_EIO || !strstr (err->text, "a made-up fault")
+        || !strstr (err->text, file)
+        || (rank != 1 && !strstr (err->text, "another rank failed: rank 1: ")))
+        note (job, rank, err->text, status, 0, 0);
+}
+
+static void spoil (struct made *m, bool on)
+{
+    static struct backend_ops broken;
+    static const struct backend_ops *sound;
+    train_adamw_t *a = m->trainer->adamw;
+
+    if (!sound)
+        sound = a->ops;
+    broken = *sound;
+    broken.sync = broken_sync;
+    a->ops = on ? &broken : sound;
+}
+
+/* Rank 1's moments cannot be laid out for a file, twice. */
+static train_status_t fail_both (struct job *job, int rank, struct made *m,
+                                 train_error_t *err)
+{
+    if (!adamw_is_own (m->trainer->adamw))
+        return err_set (err, TRAIN_ESTATE, "moments lie as the weights do");
+    spoil (m, rank == 1);
+    look_at (job, rank, train_trainer_save (m->trainer, "lost", 1, err), err,
+             "save to lost: ");
+    spoil (m, false);
+    TRY (train_trainer_save (m->trainer, "lost", 1, err));
+    spoil (m, rank == 1);
+    look_at (job, rank, train_trainer_load (m->trainer, "lost", err), err,
+             "checkpoint lost/step-00000000: ");
+    spoil (m, false);
+    return train_trainer_load (m->trainer, "lost", err);
+}
+
+static void lost_body (struct job *job, int rank, train_group_t *gpus)
+{
+    const train_group_options_t o = {.size = sizeof (o), .backend = "host"};
+    struct seen *seen = &job->shared->seen[rank];
+    train_group_t *host = NULL;
+    struct made m = {0};
+
+    seen->status = train_group_create (&o, &host, &seen->err);
+    if (seen->status == TRAIN_OK)
+        seen->status = begin (&m, host, gpus, &seen->err);
+    if (seen->status == TRAIN_OK)
+        seen->status = fail_both (job, rank, &m, &seen->err);
+    drop (&m);
+    train_group_destroy (host);
+}
+
+static void test_lost_moments (void **state)
+{
+    static const train_strategy_t ways[] = {TRAIN_SHARD_GRAD_OP,
+                                            TRAIN_FULL_SHARD};
+
+    (void)state;
+    run.dtype = TRAIN_F32;
+    run.lora = (train_lora_t){.rank = 2, .alpha = 4, .targets = 3};
+    for (size_t i = 0; i < sizeof (ways) / sizeof (*ways); i++) {
+        run.strategy = ways[i];
+        run_body ("aab", lost_body);
+    }
+    run.lora = (train_lora_t){0};
+}
+
 int main (void)
 {
     const struct CMUnitTest tests[] = {
@@ -370,6 +452,7 @@ int main (void)
         cmocka_unit_test (test_no_group),
         cmocka_unit_test (test_zeros),
         cmocka_unit_test (test_slow),
+        cmocka_unit_test (test_lost_moments),
     };
 
     return cmocka_run_group_tests (tests, set_up, tear_down);
