@@ -82,6 +82,8 @@ size_t decoder_acts_bytes (const train_decoder_t *m, int B, int T)
 
     if (m->gpu)
         need.scratch = decoder_kernel_scratch (m, (size_t)B * (size_t)T);
+    if (m->work->foresee)
+        need.attention = m->work->foresee (m, B, T);
     return decoder_acts_layout (&m->dims, &need, B, T, &layout, NULL)
                    == TRAIN_OK
                ? layout.bytes

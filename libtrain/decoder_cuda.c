@@ -8,6 +8,7 @@
 #include "err.h"
 
 #include "kernels/attention.h"
+#include "kernels/attention_hopper.h"
 #include "kernels/linear_ce.h"
 #include "kernels/linear_ce_parts.h"
 
@@ -83,16 +84,11 @@ static train_status_t need_engine (train_decoder_t *m, train_error_t *err)
     return status;
 }
 
-static train_status_t op_prepare (train_decoder_t *m, int B, int T,
-                                  size_t *ret_scratch, train_error_t *err)
+static struct attention_shape shape_of (const train_decoder_t *m, int B, int T)
 {
     const struct decoder_dims *d = &m->dims;
-    struct attention_choice choice;
-    struct engine *e;
 
-    TRY (need_engine (m, err));
-    e = m->engine;
-    e->shape = (struct attention_shape){
+    return (struct attention_shape){
         .dtype = m->config.dtype == TRAIN_F32    ? ATTENTION_F32
                  : m->config.dtype == TRAIN_BF16 ? ATTENTION_BF16
                                                  : ATTENTION_F16,
@@ -105,6 +101,24 @@ static train_status_t op_prepare (train_decoder_t *m, int B, int T,
         .grad = true,
         .documents = m->docs,
     };
+}
+
+static size_t op_foresee (const train_decoder_t *m, int B, int T)
+{
+    const struct attention_shape shape = shape_of (m, B, T);
+
+    return attention_foresee (&shape, kern_attention_hopper_served ());
+}
+
+static train_status_t op_prepare (train_decoder_t *m, int B, int T,
+                                  size_t *ret_scratch, train_error_t *err)
+{
+    struct attention_choice choice;
+    struct engine *e;
+
+    TRY (need_engine (m, err));
+    e = m->engine;
+    e->shape = shape_of (m, B, T);
     if (!attention_choose (e->attention, &e->shape, &choice))
         return err_set (err, TRAIN_ENOTSUP, "attention on the GPU: %s",
                         attention_error (e->attention));
@@ -282,6 +296,7 @@ static train_status_t op_take_choices (train_decoder_t *m, const void *from,
 
 const struct decoder_work decoder_work_cuda = {
     .prepare = op_prepare,
+    .foresee = op_foresee,
     .destroy = op_destroy,
     .linear = op_linear,
     .linear_dx = op_linear_dx,

@@ -6,18 +6,23 @@
 
 #include "kernels/kernels.h"
 
-static train_status_t op_prepare (train_decoder_t *m, int B, int T,
-                                  size_t *ret_scratch, train_error_t *err)
+static size_t op_foresee (const train_decoder_t *m, int B, int T)
 {
     const struct decoder_dims *d = &m->dims;
     size_t t = (size_t)T;
 
-    (void)B, (void)err;
-    if (m->kern->elem_size == m->kern->real_size)
-        *ret_scratch = kern_attention_scratch (t) * m->kern->real_size;
-    else
-        *ret_scratch =
-            kern_attention_half_scratch (t, d->H, d->G, d->D) * sizeof (float);
+    (void)B;
+    return m->kern->elem_size == m->kern->real_size
+               ? kern_attention_scratch (t) * m->kern->real_size
+               : kern_attention_half_scratch (t, d->H, d->G, d->D)
+                     * sizeof (float);
+}
+
+static train_status_t op_prepare (train_decoder_t *m, int B, int T,
+                                  size_t *ret_scratch, train_error_t *err)
+{
+    (void)err;
+    *ret_scratch = op_foresee (m, B, T);
     return TRAIN_OK;
 }
 
@@ -148,6 +153,7 @@ static train_status_t op_head_logprob (train_decoder_t *m, void *logp,
 
 const struct decoder_work decoder_work_host = {
     .prepare = op_prepare,
+    .foresee = op_foresee,
     .destroy = op_destroy,
     .linear = op_linear,
     .linear_dx = op_linear_dx,

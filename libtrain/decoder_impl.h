@@ -100,6 +100,8 @@ struct decoder_work {
    *   ret_scratch   bytes of scratch that attention wants */
     train_status_t (*prepare) (struct train_decoder *m, int B, int T,
                                size_t *ret_scratch, train_error_t *err);
+    /* foresee (optional, default 0) - that scratch, before there is a plan */
+    size_t (*foresee) (const struct train_decoder *m, int B, int T);
     void (*destroy) (struct train_decoder *m);
     train_status_t (*linear) (struct train_decoder *m, void *y, const void *x,
                               const void *w, size_t N, size_t in, size_t out,
@@ -267,7 +269,7 @@ train_status_t decoder_acts_layout (const struct decoder_dims *dims,
                                     train_error_t *err);
 
 /* decoder_acts_bytes - what decoder_prepare takes for a batch of (B,T) without
- * rooms, but for what attention's plans ask for.
+ * rooms.
  * decoder_prepare - room for a batch of (B,T), rope's tables and all that it
  * needs; keeps what is there when the shape is the last. TRAIN_EINVAL,
  * TRAIN_ENOMEM, TRAIN_EDEVICE, TRAIN_ENOTSUP.

@@ -352,13 +352,14 @@ static size_t slots_of (int B, int at_once)
     return (size_t)(at_once > 0 && at_once < B ? at_once : B);
 }
 
-size_t generate_bytes (train_decoder_t *m, int B, int at_once, int T)
+size_t generate_bytes (train_decoder_t *m, int B, int at_once, int prompt,
+                       int more, bool repetition)
 {
-    size_t slots = slots_of (B, at_once);
+    size_t slots = slots_of (B, at_once), kept;
 
-    return kv_bytes (m, slots, (size_t)T,
-                     kv_feed_rows (m->gpu, (size_t)B * (size_t)T, slots),
-                     slots);
+    return kv_foresee (m, m->gpu, slots, (size_t)(prompt + more),
+                       kv_feed_rows (m->gpu, (size_t)B * (size_t)prompt, slots),
+                       repetition, &kept);
 }
 
 static train_status_t allot (struct run *r, size_t T, size_t all,

@@ -106,6 +106,23 @@ static void parts_of (struct kv_cache *c, struct part part[PARTS])
     memcpy (part, all, sizeof (all));
 }
 
+/* Whether all products of a step are of shapes that our kernel takes, on a GPU
+ * that it is for. */
+static bool own_products (const train_decoder_t *m)
+{
+    const struct decoder_dims *d = &m->dims;
+    const size_t shapes[][2] = {{d->C, d->Q},
+                                {d->H * d->D, d->C},
+                                {d->C, d->F},
+                                {d->F, d->C},
+                                {d->C, d->V}};
+    bool all = m->kern->product && m->kern->product_served ();
+
+    for (size_t i = 0; i < sizeof (shapes) / sizeof (*shapes); i++)
+        all = all && shapes[i][0] % 64 == 0 && shapes[i][1] % 8 == 0;
+    return all;
+}
+
 size_t kv_feed_rows (bool gpu, size_t all, size_t slots)
 {
     size_t most = gpu ? 8192 : 512; /* memory */
@@ -117,8 +134,12 @@ size_t kv_feed_rows (bool gpu, size_t all, size_t slots)
 size_t kv_foresee (train_decoder_t *m, bool gpu, size_t slots, size_t T,
                    size_t rows, bool repetition, size_t *ret_kept)
 {
-    struct kv_cache c = {
-        .m = m, .slots = slots, .T = T, .rows = rows, .wants = slots};
+    struct kv_cache c = {.m = m,
+                         .slots = slots,
+                         .T = T,
+                         .rows = rows,
+                         .wants = slots,
+                         .own = own_products (m)};
     size_t seen = slots * kern_seen_words (m->dims.V) * sizeof (uint32_t);
     size_t sum = repetition ? seen : 0;
     struct part part[PARTS];
@@ -161,23 +182,6 @@ static train_status_t allot (struct kv_cache *c, train_error_t *err)
     return send_tables (c, err);
 }
 
-/* Whether all products of a step are of shapes that our kernel takes, on a GPU
- * that it is for. */
-static bool own_products (const train_decoder_t *m)
-{
-    const struct decoder_dims *d = &m->dims;
-    const size_t shapes[][2] = {{d->C, d->Q},
-                                {d->H * d->D, d->C},
-                                {d->C, d->F},
-                                {d->F, d->C},
-                                {d->C, d->V}};
-    bool all = m->kern->product && m->kern->product_served ();
-
-    for (size_t i = 0; i < sizeof (shapes) / sizeof (*shapes); i++)
-        all = all && shapes[i][0] % 64 == 0 && shapes[i][1] % 8 == 0;
-    return all;
-}
-
 static train_status_t set_up (struct kv_cache *c, train_error_t *err)
 {
     TRY (decoder_open_products (c->m, err));
@@ -197,26 +201,6 @@ static train_status_t make (struct kv_cache *c, train_error_t *err)
 
     c->m->ops->leave (before);
     return status;
-}
-
-size_t kv_bytes (train_decoder_t *m, size_t slots, size_t T, size_t rows,
-                 size_t wants)
-{
-    struct kv_cache c = {
-        .m = m,
-        .slots = slots,
-        .T = T,
-        .rows = rows,
-        .wants = wants,
-        .own = own_products (m),
-    };
-    struct part part[PARTS];
-    size_t sum = 0;
-
-    parts_of (&c, part);
-    for (size_t i = 0; i < PARTS; i++)
-        sum += part[i].bytes;
-    return sum;
 }
 
 train_status_t kv_create (train_decoder_t *m, size_t slots, size_t T,

@@ -138,12 +138,10 @@ train_status_t kv_head (struct kv_cache *cache, const struct kv_rows *rows,
 void kv_drop_graphs (struct kv_cache *cache);
 /* kv_keep_norms - fill c->norms by a forward's visits. */
 train_status_t kv_keep_norms (struct kv_cache *cache, train_error_t *err);
-/* kv_bytes - of the device that kv_create asks for, at most. */
-size_t kv_bytes (train_decoder_t *decoder, size_t slots, size_t T, size_t rows,
-                 size_t wants);
-/* generate_bytes - that train_generate does, of [B] texts that come to at most
- * [T] tokens each. */
-size_t generate_bytes (train_decoder_t *decoder, int B, int at_once, int T);
+/* generate_bytes - that train_generate takes of the device for [B] texts, of
+ * prompts of at most [prompt] tokens, and [more] behind each. */
+size_t generate_bytes (train_decoder_t *decoder, int B, int at_once, int prompt,
+                       int more, bool repetition);
 
 /* kv_share - copy the first n tokens of slots to others, for P <= slots pairs;
  * no slot is both. TRAIN_EDEVICE. */

@@ -6,17 +6,47 @@
 #include "grpo_run.h"
 
 #include "generate_impl.h"
+#include "reference.h"
 
-/* Memory that a cycle takes beside what a trainer has from the first, with
- * whole weights. Passes' scratch is not known before there is one. */
-static size_t need_of (const train_grpo_trainer_t *t, int T)
+/* Of a rank that writes most of [all] texts. */
+static size_t writing_bytes (const train_grpo_trainer_t *t, int all, int prompt)
 {
-    int64_t ranks = train_group_size (t->group);
-    int M = (int)((t->texts.M + ranks - 1) / ranks);
+    int ranks = train_group_size (t->group);
 
-    return fsdp_all_bytes (t->trainer->fsdp) + decoder_merge_bytes (t->decoder)
-           + generate_bytes (t->decoder, M, t->o.at_once, T)
-           + decoder_acts_bytes (t->decoder, t->trainer->pass, T);
+    return all == 0 ? 0
+                    : generate_bytes (t->decoder, (all + ranks - 1) / ranks,
+                                      t->o.at_once, prompt, t->o.max_new,
+                                      t->o.repetition > 0);
+}
+
+static size_t more_of (size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* As many numbers of each token as a forward for log-probabilities gives. */
+static size_t logps_bytes (const train_grpo_trainer_t *t, int B, int T)
+{
+    return t->old || t->ref
+               ? 2 * (size_t)B * (size_t)T * t->decoder->kern->real_size
+               : 0;
+}
+
+/* What passes and the reference have taken stays while the next cycle's texts, or
+ * an evaluation's, are written; then log-probabilities are made. */
+size_t grpo_need (const train_grpo_trainer_t *t, int T)
+{
+    int step = t->decoder->gpu ? GRPO_GPU_STEP : 1, B = t->trainer->pass;
+    int wide = (T + step - 1) / step * step;
+    size_t texts = writing_bytes (t, t->texts.M, T - t->o.max_new);
+    size_t held = writing_bytes (t, t->o.held, t->o.held_prompt);
+
+    return fsdp_all_bytes (t->trainer->fsdp)
+           + decoder_acts_bytes (t->decoder, B, wide)
+           + grpo_work_bytes (t->decoder, B, wide)
+           + reference_bytes (t->reference, B, T)
+           + more_of (more_of (texts, held) + decoder_merge_bytes (t->decoder),
+                      logps_bytes (t, B, T));
 }
 
 /* A rank that has no room for that decides for all. */
@@ -29,7 +59,7 @@ static train_status_t try_whole (train_grpo_trainer_t *t, int T, bool *ret_fits,
     int32_t lacks;
 
     lacks =
-        m->ops->alloc (m->device, need_of (t, T), &memory, NULL) != TRAIN_OK;
+        m->ops->alloc (m->device, grpo_need (t, T), &memory, NULL) != TRAIN_OK;
     m->ops->free (memory);
     m->ops->leave (before);
     TRY (grpo_sum (t, &lacks, TRAIN_I32, 1, err));

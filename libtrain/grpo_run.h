@@ -81,10 +81,13 @@ double grpo_now (void);
 
 /* grpo_choose - how units of a sharded policy come where no step is made, of
  * texts of at most [T] tokens: t->unit. Collective.
+ * grpo_need - bytes of the device that such a policy takes beside what there is
+ * when it has been opened, were it to come whole. Local.
  * grpo_whole - all ranks have the weights of a sharded policy whole until
  * grpo_whole_end; nothing where they are, or come by units. Collective.
  * TRAIN_ENOMEM says what for. grpo_whole_end also after a failure. */
 train_status_t grpo_choose (train_grpo_trainer_t *t, int T, train_error_t *err);
+size_t grpo_need (const train_grpo_trainer_t *t, int T);
 train_status_t grpo_whole (train_grpo_trainer_t *t, train_error_t *err);
 void grpo_whole_end (train_grpo_trainer_t *t);
 

@@ -68,6 +68,10 @@ static train_status_t check (train_grpo_trainer_options_t *o,
         o->iterations = 1;
     if (o->rewards == 0)
         o->rewards = 1;
+    if (o->held < 0 || o->held_prompt < 0)
+        return wrong ("held or held_prompt",
+                      o->held < o->held_prompt ? o->held : o->held_prompt,
+                      "at least 0", err);
     if (o->gather > TRAIN_GRPO_GATHER_UNIT)
         return wrong ("gather", o->gather, "one of the three", err);
     o->loss.size = sizeof (o->loss);

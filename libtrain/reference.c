@@ -63,6 +63,11 @@ void reference_hash (const train_reference_t *r, int64_t ret[2])
     ret[1] = (int64_t)h;
 }
 
+size_t reference_bytes (const train_reference_t *r, int B, int T)
+{
+    return r && r->ops->bytes ? r->ops->bytes (r->self, B, T) : 0;
+}
+
 train_status_t train_reference_join (train_reference_t *r, train_error_t *err)
 {
     return r->ops->join ? r->ops->join (r->self, err) : TRAIN_OK;

@@ -26,7 +26,13 @@ struct reference_ops {
     /* hash - of its weights, on this rank; NULL, or false: it is not known, or
      * they are the policy's own. */
     bool (*hash) (void *self, uint64_t *ret);
+    /* bytes - of the policy's device, that logps of (B,T) takes and keeps; NULL:
+     * none that the policy's own passes would not take. */
+    size_t (*bytes) (const void *self, int B, int T);
 };
+
+/* reference_bytes - what [bytes] says. NULL is fine. */
+size_t reference_bytes (const train_reference_t *reference, int B, int T);
 
 /* reference_hash - of the weights; two of one kind that differ are of other
  * weights.

@@ -192,8 +192,16 @@ static bool op_hash (void *self, uint64_t *ret)
     return l->weights && l->hashed;
 }
 
+static size_t op_bytes (const void *self, int B, int T)
+{
+    const struct local *l = self;
+
+    return l->base ? 0 : decoder_acts_bytes (l->decoder, B, T);
+}
+
 static const struct reference_ops ops = {
     .name = "decoder",
+    .bytes = op_bytes,
     .logps = op_logps,
     .close = op_close,
     .check = op_check,

@@ -174,8 +174,16 @@ static bool op_hash (void *self, uint64_t *ret)
     return r->world == 1;
 }
 
+static size_t op_bytes (const void *self, int B, int T)
+{
+    const struct units *r = self;
+
+    return reference_bytes (r->plain, B, T);
+}
+
 static const struct reference_ops ops = {
     .name = "units",
+    .bytes = op_bytes,
     .logps = op_logps,
     .close = op_close,
     .check = op_check,

@@ -141,16 +141,31 @@ static train_status_t open_reference (struct grpo *g, train_error_t *err)
     }
 }
 
+/* Prompts of an evaluation. */
+static int64_t count_held (const struct grpo *g)
+{
+    int64_t wanted = g->run.set->eval.samples, there;
+
+    if (!g->held)
+        return 0;
+    there = (int64_t)train_prompts_count (grpo_rows_prompts (g->held));
+    return wanted > 0 && wanted < there ? wanted : there;
+}
+
 static train_status_t open_trainer (struct grpo *g, train_error_t *err)
 {
     const struct settings *set = g->run.set;
     train_grpo_trainer_options_t o = settings_grpo_options (set);
     train_grpo_prompts_t prompts = grpo_rows_view (g->rows);
+    size_t row;
 
     o.trainer.device_group = g->run.gpus;
     grpo_stop_options (g->judge.stop, &o);
     o.rewards = (int)g->judge.n;
     o.weights = g->judge.weight;
+    o.held = (int)count_held (g);
+    if (g->held)
+        o.held_prompt = (int)grpo_rows_longest (g->held, &row);
     TRY (train_grpo_trainer_create (&o, g->run.group, &prompts, grpo_rows_score,
                                     g->rows, g->run.decoder, g->reference,
                                     &g->trainer, err));
@@ -335,12 +350,8 @@ static train_status_t try_held (struct grpo *g, int64_t step, double *ret,
         || (step % set->eval.every != 0 && step != set->steps && step != 0))
         return TRAIN_OK;
     prompts = grpo_rows_view (g->held);
-    return train_grpo_trainer_try (g->trainer, &prompts,
-                                   set->eval.samples > 0
-                                           && set->eval.samples < prompts.count
-                                       ? set->eval.samples
-                                       : prompts.count,
-                                   0, grpo_rows_score, g->held, ret, err);
+    return train_grpo_trainer_try (g->trainer, &prompts, count_held (g), 0,
+                                   grpo_rows_score, g->held, ret, err);
 }
 
 /* A step that is made counts, also where a stop leaves it without a number. */

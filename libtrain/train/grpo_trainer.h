@@ -123,6 +123,9 @@ typedef struct train_grpo_trainer_options {
     bool mix;     /* advantages change places at random, so that nothing can be
                  learnt: a control for experiments */
     train_grpo_gather_t gather;
+    int held,
+        held_prompt; /* most prompts of a train_grpo_trainer_try, and tokens
+                              of the longest, for gather's AUTO; 0: none */
 } train_grpo_trainer_options_t;
 
 /* What a step was. Means are over completions or tokens of all ranks. */
