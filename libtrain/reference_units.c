@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <xxhash.h>
-
 #include "decoder_impl.h"
 #include "elem.h"
 #include "err.h"
@@ -24,7 +22,8 @@ struct units {
     train_reference_t *plain;
     size_t world, rank;
     char **part;   /* (units) this rank's chunk: of the device, or pinned */
-    uint64_t hash; /* of them, when they were made */
+    uint64_t own;  /* sum of them, when they were made */
+    uint64_t hash; /* of all ranks' */
     char *slot;    /* of the device: a whole unit, padded */
 };
 
@@ -110,28 +109,60 @@ static train_status_t op_join (void *self, train_error_t *err)
     return r->m->config.tie ? visit (r, 0, err) : TRAIN_OK;
 }
 
-static train_status_t hash_parts (const struct units *r, uint64_t *ret,
-                                  train_error_t *err)
+/* Of element [number] of the model, by the finalizer of Steele et al. 2014
+ * ("Fast splittable pseudorandom number generators"): a sum of these is the same
+ * however many parts they lie in. */
+static uint64_t mix (uint64_t bits, uint64_t number)
 {
-    uint64_t h = 0;
+    uint64_t z = bits + (number + 1) * 0x9e3779b97f4a7c15u;
 
-    for (size_t u = 0; u < decoder_n_units (r->m); u++) {
-        size_t bytes = bytes_of (r, u);
-        void *copy = malloc (bytes ? bytes : 1);
-        train_status_t status;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
 
-        if (!copy)
-            return err_set (err, TRAIN_ENOMEM, "no memory for a unit");
-        status = r->m->ops->copy (copy, r->part[u], bytes, r->m->stream, err);
-        if (status == TRAIN_OK)
-            status = r->m->ops->sync (r->m->stream, err);
-        if (status == TRAIN_OK)
-            h = XXH3_64bits_withSeed (copy, bytes, h);
-        free (copy);
-        if (status != TRAIN_OK)
-            return status;
-    }
-    *ret = h;
+static uint64_t sum_of (const void *x, size_t size, size_t n, size_t number)
+{
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < n; i++)
+        sum += mix (size == 2   ? ((const uint16_t *)x)[i]
+                    : size == 4 ? ((const uint32_t *)x)[i]
+                                : ((const uint64_t *)x)[i],
+                    number + i);
+    return sum;
+}
+
+/* Of unit [u] this rank's elements, without what pads them. */
+static train_status_t sum_unit (const struct units *r, size_t u, uint64_t *sum,
+                                train_error_t *err)
+{
+    const struct decoder_unit *unit = decoder_unit (r->m, u);
+    size_t n = chunk_of (r, u), first = r->rank * n, bytes = bytes_of (r, u);
+    void *copy = malloc (bytes ? bytes : 1);
+    train_status_t status;
+
+    if (!copy)
+        return err_set (err, TRAIN_ENOMEM, "no memory for a unit");
+    if (first + n > unit->count)
+        n = first < unit->count ? unit->count - first : 0;
+    status = r->m->ops->copy (copy, r->part[u], bytes, r->m->stream, err);
+    if (status == TRAIN_OK)
+        status = r->m->ops->sync (r->m->stream, err);
+    if (status == TRAIN_OK)
+        *sum += sum_of (copy, r->m->kern->elem_size, n, unit->first + first);
+    free (copy);
+    return status;
+}
+
+static train_status_t sum_parts (const struct units *r, uint64_t *ret,
+                                 train_error_t *err)
+{
+    uint64_t sum = 0;
+
+    for (size_t u = 0; u < decoder_n_units (r->m); u++)
+        TRY (sum_unit (r, u, &sum, err));
+    *ret = sum;
     return TRAIN_OK;
 }
 
@@ -140,8 +171,8 @@ static train_status_t op_check (void *self, train_error_t *err)
     struct units *r = self;
     uint64_t now = 0;
 
-    TRY (hash_parts (r, &now, err));
-    return now == r->hash
+    TRY (sum_parts (r, &now, err));
+    return now == r->own
                ? TRAIN_OK
                : err_set (err, TRAIN_ECORRUPT,
                           "reference: its weights are not those it had");
@@ -165,13 +196,12 @@ static void op_close (void *self)
     free (r);
 }
 
-/* Of parts each rank knows its own alone. */
 static bool op_hash (void *self, uint64_t *ret)
 {
     const struct units *r = self;
 
     *ret = r->hash;
-    return r->world == 1;
+    return true;
 }
 
 static size_t op_bytes (const void *self, int B, int T)
@@ -182,7 +212,7 @@ static size_t op_bytes (const void *self, int B, int T)
 }
 
 static const struct reference_ops ops = {
-    .name = "units",
+    .name = "parts",
     .bytes = op_bytes,
     .logps = op_logps,
     .close = op_close,
@@ -286,6 +316,67 @@ static train_status_t make_slot (struct units *r, train_error_t *err)
     return TRAIN_OK;
 }
 
+/* Sums of [v] (n) over the ranks, where the group moves memory. */
+static train_status_t sum_ranks (const struct units *r, int64_t *v, int64_t n,
+                                 train_error_t *err)
+{
+    const struct backend_ops *b = r->m->ops;
+    size_t bytes = (size_t)n * sizeof (*v);
+    train_status_t status;
+    train_tensor_t view;
+    void *there = NULL;
+
+    TRY (b->alloc (r->m->device, bytes, &there, err));
+    status = b->copy (there, v, bytes, r->m->stream, err);
+    if (status == TRAIN_OK)
+        status = b->sync (r->m->stream, err);
+    if (status == TRAIN_OK)
+        status = train_tensor_view (&view, there, TRAIN_I64, 1, &n, err);
+    if (status == TRAIN_OK) {
+        if (r->m->gpu)
+            view.t.device = r->m->config.device;
+        status = train_all_reduce (r->o.group, &view.t, TRAIN_SUM, err);
+    }
+    if (status == TRAIN_OK)
+        status = b->copy (v, there, bytes, r->m->stream, err);
+    if (status == TRAIN_OK)
+        status = b->sync (r->m->stream, err);
+    b->free (there);
+    return status;
+}
+
+/* In halves, whose sums have room. A rank whose part is not there comes as well,
+ * and says so. */
+static train_status_t hash_all (struct units *r, train_status_t status,
+                                train_error_t *err)
+{
+    int64_t v[] = {(int64_t)(r->own & UINT32_MAX), (int64_t)(r->own >> 32),
+                   status != TRAIN_OK};
+    train_error_t lost = {0};
+    train_status_t s = TRAIN_OK;
+
+    if (r->world > 1)
+        s = sum_ranks (r, v, 3, &lost);
+    if (status != TRAIN_OK) /* its own text tells more */
+        return status;
+    if (s != TRAIN_OK)
+        return err_set (err, s, "%s", lost.text);
+    if (v[2] > 0)
+        return err_set (err, TRAIN_EPEER,
+                        "reference: another rank failed: it has not its part");
+    r->hash = (uint64_t)v[0] + ((uint64_t)v[1] << 32);
+    return TRAIN_OK;
+}
+
+static train_status_t fill (struct units *r, train_error_t *err)
+{
+    if (!(r->part = calloc (decoder_n_units (r->m), sizeof (*r->part))))
+        return err_set (err, TRAIN_ENOMEM, "no memory for a reference");
+    TRY (make_parts (r, err));
+    TRY (make_slot (r, err));
+    return sum_parts (r, &r->own, err);
+}
+
 static train_status_t set_up (struct units *r,
                               const train_decoder_config_t *config,
                               train_error_t *err)
@@ -296,11 +387,7 @@ static train_status_t set_up (struct units *r,
     c.lora = (train_lora_t){0};
     c.recompute = TRAIN_RECOMPUTE_BLOCKS;
     TRY (decoder_create_bare (&c, &r->m, err));
-    if (!(r->part = calloc (decoder_n_units (r->m), sizeof (*r->part))))
-        return err_set (err, TRAIN_ENOMEM, "no memory for a reference");
-    TRY (make_parts (r, err));
-    TRY (make_slot (r, err));
-    TRY (hash_parts (r, &r->hash, err));
+    TRY (hash_all (r, fill (r, err), err));
     decoder_set_hooks (r->m, &hooks);
     return reference_open_any (r->m, &r->plain, err);
 }

@@ -470,7 +470,10 @@ static train_status_t take_steps (struct grpo *g, bool *ret_stopped,
 
 static train_status_t check_reference (const struct grpo *g, train_error_t *err)
 {
-    return g->reference ? train_reference_check (g->reference, err) : TRAIN_OK;
+    train_status_t status =
+        g->reference ? train_reference_check (g->reference, err) : TRAIN_OK;
+
+    return trainer_agree_told (g->run.group, status, err);
 }
 
 static void say_end (const struct grpo *g)

@@ -91,7 +91,8 @@ typedef struct train_reference_units_options {
  *   config   of the model; its adapters are left out
  *   opts     strings are not needed afterwards
  * With a group all calls but close and check are collective.
- * TRAIN_EINVAL, TRAIN_ENOMEM, TRAIN_EDEVICE; errors of train_hf_load. */
+ * TRAIN_EINVAL, TRAIN_ENOMEM, TRAIN_EDEVICE; errors of train_hf_load; TRAIN_EPEER:
+ * another rank failed. */
 train_status_t train_reference_open_units (
     const train_decoder_config_t *config,
     const train_reference_units_options_t *opts,

@@ -14,6 +14,9 @@
 
 #include <train/reference.h>
 
+/* Its parts are spoilt here. */
+#include "libtrain/reference_units.c"
+
 #include "group_ranks.h"
 
 enum { V = 13, B = 3, T = 7, SEED = 9 };
@@ -66,10 +69,44 @@ static train_status_t whole (const train_decoder_config_t *c, float ret[B * T],
     return status;
 }
 
+/* One bit of this rank's part is another, and as it was. */
+static train_status_t spoil (struct units *r, train_error_t *err)
+{
+    char *part = r->part[1];
+
+    TRY (op_check (r, err));
+    part[0] ^= 1;
+    if (op_check (r, err) != TRAIN_ECORRUPT)
+        return err_set (err, TRAIN_ESTATE, "a spoilt part passes");
+    part[0] ^= 1;
+    return op_check (r, err);
+}
+
+static train_status_t spoil_one (const train_decoder_config_t *c,
+                                 train_group_t *group, bool offload,
+                                 train_error_t *err)
+{
+    struct units *r = calloc (1, sizeof (*r));
+    train_status_t status;
+
+    if (!r)
+        return err_set (err, TRAIN_ENOMEM, "no memory");
+    r->o = (train_reference_units_options_t){
+        .group = group, .offload = offload, .seed = SEED};
+    r->world = group ? (size_t)train_group_size (group) : 1;
+    r->rank = group ? (size_t)train_group_rank (group) : 0;
+    status = set_up (r, c, err);
+    if (status == TRAIN_OK)
+        status = spoil (r, err);
+    op_close (r);
+    return status;
+}
+
 /* Asked twice, and once by the first rank alone. */
 static train_status_t parts (const train_decoder_config_t *c,
                              train_group_t *group, bool offload,
-                             float ret[B * T], train_error_t *err)
+                             float ret[B * T], int64_t hash[2],
+                             train_error_t *err)
 {
     const train_reference_units_options_t o = {
         .size = sizeof (o), .group = group, .offload = offload, .seed = SEED};
@@ -85,8 +122,10 @@ static train_status_t parts (const train_decoder_config_t *c,
         status = ask (r, ret, err);
     if (status == TRAIN_OK)
         status = train_reference_check (r, err);
+    if (status == TRAIN_OK)
+        reference_hash (r, hash);
     train_reference_close (r);
-    return status;
+    return status == TRAIN_OK ? spoil_one (c, group, offload, err) : status;
 }
 
 static const train_dtype_t dtypes[] = {TRAIN_F64, TRAIN_F32, TRAIN_BF16};
@@ -96,11 +135,14 @@ static train_decoder_config_t case_of (int i)
     return config (dtypes[i / 4], i & 1);
 }
 
+static int64_t hash_of[12]; /* of a reference that is not in parts */
+
 /* A rank's part: [note] says where bits differ. */
 static void on_ranks (struct job *job, int rank, train_group_t *ranks)
 {
     struct seen *seen = &job->shared->seen[rank];
     float want[B * T], got[B * T];
+    int64_t hash[2] = {0};
 
     for (int i = 0; i < 12 && seen->status == TRAIN_OK; i++) {
         train_decoder_config_t c = case_of (i);
@@ -108,9 +150,11 @@ static void on_ranks (struct job *job, int rank, train_group_t *ranks)
         memset (got, 0, sizeof (got));
         seen->status = whole (&c, want, &seen->err);
         if (seen->status == TRAIN_OK)
-            seen->status = parts (&c, ranks, i & 2, got, &seen->err);
+            seen->status = parts (&c, ranks, i & 2, got, hash, &seen->err);
         if (memcmp (want, got, sizeof (want)) != 0)
             snprintf (seen->note, sizeof (seen->note), "case %d differs", i);
+        if (hash[0] == 0 || hash[1] != hash_of[i])
+            snprintf (seen->note, sizeof (seen->note), "case %d: hash", i);
     }
 }
 
@@ -135,6 +179,7 @@ static void test_alone (void **state)
 {
     float want[B * T], got[B * T];
     train_error_t err = {0};
+    int64_t hash[2] = {0};
 
     (void)state;
     for (int i = 0; i < 12; i++) {
@@ -144,10 +189,39 @@ static void test_alone (void **state)
         assert_true (want[2] < -0.1f && want[0] == 0);
         /* adapters are none of its */
         c.lora = (train_lora_t){.rank = 2, .alpha = 4, .targets = 1};
-        if (parts (&c, NULL, i & 2, got, &err) != TRAIN_OK)
+        if (parts (&c, NULL, i & 2, got, hash, &err) != TRAIN_OK)
             fail_msg ("%s", err.text);
         assert_memory_equal (got, want, sizeof (want));
+        assert_true (hash[0] != 0 && hash[1] != 0);
+        hash_of[i] = hash[1];
+        if (i & 2) /* wherever it lies */
+            assert_true (hash[1] == hash_of[i - 2]);
+        else if (i > 0)
+            assert_true (hash[1] != hash_of[i - 1]);
     }
+}
+
+/* A rank whose part is not there ends the others, too. */
+static void without (struct job *job, int rank, train_group_t *ranks)
+{
+    const train_reference_units_options_t o = {
+        .size = sizeof (o), .group = ranks, .dir = rank == 1 ? "none" : NULL};
+    struct seen *seen = &job->shared->seen[rank];
+    train_decoder_config_t c = config (TRAIN_F32, true);
+    train_reference_t *r = NULL;
+
+    seen->status = train_reference_open_units (&c, &o, &r, &seen->err);
+}
+
+static void test_without (void **state)
+{
+    struct job job = {.layout = "aab", .body = without};
+
+    (void)state;
+    run_job (&job);
+    want (&job, "1", TRAIN_EPEER, "another rank failed");
+    assert_int_equal (job.shared->seen[1].status, TRAIN_ENOTFOUND);
+    free_job (&job);
 }
 
 static void test_refused (void **state)
@@ -175,6 +249,7 @@ int main (void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test (test_alone),
         cmocka_unit_test (test_ranks),
+        cmocka_unit_test (test_without),
         cmocka_unit_test (test_refused),
     };
 
