@@ -92,11 +92,13 @@ train_status_t check_grpo_table (struct check *c, train_error_t *err)
     o.rewards = (int)c->set.rewards.n;
     if (c->device->gpu)
         model.device = (DLDevice){kDLCUDA, 0};
+    c->by_units = o.gather == TRAIN_GRPO_GATHER_UNIT;
     TRY (mem_grpo (&model, c->device->sm_90a, &how, c->row, &c->n, err));
     if (o.gather != TRAIN_GRPO_GATHER_AUTO
         || o.trainer.strategy != TRAIN_FULL_SHARD || fits (c))
         return TRAIN_OK;
     o.gather = TRAIN_GRPO_GATHER_UNIT;
+    c->by_units = true;
     return mem_grpo (&model, c->device->sm_90a, &how, c->row, &c->n, err);
 }
 
@@ -115,6 +117,14 @@ static struct cycle cycle_of (const struct check *c)
                           .T = c->prompts.longest + (int)g->max_new - 1};
 }
 
+/* Of all weights of a policy that is let go of, once. */
+static double gather_of (const struct check *c)
+{
+    return settings_trainer (&c->set).strategy == TRAIN_FULL_SHARD
+               ? check_gather_seconds (c->device, &c->model, c->ranks)
+               : 0;
+}
+
 static struct check_writing writing_of (const struct check *c)
 {
     const struct settings_grpo *g = &c->set.grpo;
@@ -126,6 +136,8 @@ static struct check_writing writing_of (const struct check *c)
         .at_once = g->at_once > 0 ? (double)g->at_once : texts,
         .prompt = c->prompts.longest,
         .more = (int)g->max_new,
+        .gather_s = c->by_units ? gather_of (c) : 0,
+        .ahead = settings_trainer (&c->set).prefetch > 0,
     };
 }
 
@@ -147,17 +159,57 @@ static struct check_step step_of (const struct check *c)
     };
 }
 
-/* Tokens a step of forwards without a backward: of the policy where old
- * log-probabilities are made, and of a reference in this process. */
-static double again (const struct check *c)
+/* Forwards of a step's rows without a backward: of the policy where old
+ * log-probabilities are made or it is its own reference, and of another that is in
+ * this process, in parts or not. */
+struct forwards {
+    int policy, other;
+    bool parts;
+};
+
+static struct forwards forwards_of (const struct check *c)
 {
     const struct settings_grpo *g = &c->set.grpo;
-    bool old = (g->steps > 1 || g->iterations > 1) && g->old == 0, parts;
-    struct cycle y = cycle_of (c);
+    bool old = (g->steps > 1 || g->iterations > 1) && g->old == 0;
+    struct forwards f = {.policy = old};
     enum settings_reference which = settings_grpo_reference (
-        &c->set, c->model.lora.rank > 0, c->ranks, &parts);
+        &c->set, c->model.lora.rank > 0, c->ranks, &f.parts);
 
-    return (old + (which >= REFERENCE_BASE)) * y.texts * y.T / y.steps;
+    f.policy += which == REFERENCE_BASE;
+    f.other = which > REFERENCE_BASE;
+    return f;
+}
+
+/* Tokens of them. */
+static double again (const struct check *c)
+{
+    struct forwards f = forwards_of (c);
+    struct cycle y = cycle_of (c);
+
+    return (f.policy + f.other) * y.texts * y.T / y.steps;
+}
+
+/* Units of the reference are not brought ahead. */
+static double logps_seconds (const struct check *c, double passes)
+{
+    double s = check_forward_seconds (c->device, &c->model, cycle_of (c).T,
+                                      again (c) / c->ranks);
+    struct check_writing w = writing_of (c);
+    struct forwards f = forwards_of (c);
+
+    s = check_beside (s, f.policy * passes * w.gather_s, w.ahead);
+    if (f.other && f.parts)
+        s += passes * check_gather_seconds (c->device, &c->model, c->ranks);
+    return s;
+}
+
+/* Whole weights are gathered before a cycle is written. */
+static double writing_seconds (const struct check *c)
+{
+    struct check_writing w = writing_of (c);
+
+    return check_writing_seconds (c->device, &c->model, &w)
+           + (c->by_units ? 0 : gather_of (c));
 }
 
 /* Seconds of [flop] at the rate that was told. */
@@ -177,9 +229,8 @@ struct check_forecast check_grpo_foresee (const struct check *c)
                      check_flop (m, y.T) * step.tokens};
     struct check_forecast f = {
         .flop = flop[0] + flop[1] + flop[2],
-        .writing_s = check_writing_seconds (c->device, m, &w) / y.steps,
-        .logps_s =
-            check_forward_seconds (c->device, m, y.T, again (c) / c->ranks),
+        .writing_s = writing_seconds (c) / y.steps,
+        .logps_s = logps_seconds (c, step.passes),
         .update_s = check_seconds (c->device, m, &step),
         .basis = c->device->basis,
         .epochs = (double)c->set.steps / y.steps * y.texts

@@ -30,7 +30,8 @@ struct check {
     struct check_prompts prompts;
     struct mem_row row[CHECK_ROWS];
     size_t n;
-    size_t own; /* bytes that the program has before it begins */
+    size_t own;    /* bytes that the program has before it begins */
+    bool by_units; /* of grpo: gather = unit, or auto that comes to it */
 };
 
 /* Of a step; of grpo with what a step has of its cycle. */

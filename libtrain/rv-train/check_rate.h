@@ -21,6 +21,8 @@ struct check_device {
     bool sm_90a;         /* see kernels/attention.h */
     double memory;       /* bytes a second, read and written; 0: not counted */
     size_t bytes;        /* of its memory; 0: not known */
+    double wire;         /* bytes a second that come from the other GPUs of its
+                            node; 0: not counted */
     const char *basis;   /* where the rates are from: a word or some */
 };
 
@@ -66,17 +68,28 @@ double check_forward_seconds (const struct check_device *device,
 
 /* What a rank writes in a cycle. */
 struct check_writing {
-    double texts;   /* completions */
-    double prompts; /* each read once */
-    double at_once; /* texts that are written together */
-    int prompt;     /* tokens of each */
-    int more;       /* tokens of each completion */
+    double texts;    /* completions */
+    double prompts;  /* each read once */
+    double at_once;  /* texts that are written together */
+    int prompt;      /* tokens of each */
+    int more;        /* tokens of each completion */
+    double gather_s; /* weights come anew for each forward, in so long; 0: they
+                        are there */
+    bool ahead;      /* while the unit before is multiplied */
 };
+
+/* check_gather_seconds - until all units of a model that is cut over [ranks] of a
+ * node have come to each of them, one by one; 0: of one rank, or not counted. */
+double check_gather_seconds (const struct check_device *device,
+                             const train_decoder_config_t *model, int ranks);
+/* check_beside - [own] seconds and [gather], one beside the other if [ahead]. */
+double check_beside (double own, double gather, bool ahead);
 
 /* check_writing_seconds - prompts are read as a forward; then each token of the
  * texts that are written together takes, of a GPU, the time in which the weights
  * and what is kept of the texts are read, or the products' if that is longer, and
- * some for each layer. check_writing_flop - operations of all of it. */
+ * some for each layer; where weights are gathered for it, that if it is longer, too.
+ * check_writing_flop - operations of all of it. */
 double check_writing_flop (const train_decoder_config_t *model,
                            const struct check_writing *writing);
 double check_writing_seconds (const struct check_device *device,

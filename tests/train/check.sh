@@ -161,6 +161,9 @@ if "$train" --version | grep -q 'cuda [0-9]'; then
         model.layers=64 model.dim=8192 model.heads=64 model.kv_heads=8 model.ffn=22016)
     ok "by units where the whole has no room" bash -c \
         '"$0" check "$@" | awk "/^time/ { t = 1 } /weights, gathered/ { w = 1 } END { exit !t || w }"' "$train" "${of_45b[@]}"
+    # 90 GB a token, of which seven eighths come at 230 GB/s.
+    ok "which take most of the time, a token" bash -c \
+        '"$0" check --json "$@" | sed -nE "s/^    \"rollout_s\": ([0-9.e-]+),?$/\1/p" | awk "{ r = \$1 } END { exit !(r > 86 && r < 92) }"' "$train" "${of_45b[@]}"
     ok "unless it is to be whole" refused 1 "a rank needs .* GiB, h200 has 139" "${of_45b[@]}" grpo.gather=whole
     ok "a GPU" bash -c '"$0" check --device h200 "$1" | grep -q "CUDA and its libraries"' "$train" "$i"
     ok "too much for it" refused 1 "a rank needs .* GiB, h200 has 139" --device h200 "$i" model.dim=16384 model.heads=128 model.kv_heads=128 model.ffn=65536 model.layers=16
