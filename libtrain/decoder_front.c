@@ -26,11 +26,12 @@ static size_t up (size_t n, size_t step)
 size_t decoder_front_rows (const train_decoder_t *m, size_t counted)
 {
     size_t N = rows_of (m), step = m->gpu ? up ((N - 1) / SIZES + 1, TILE) : 1;
-    size_t n = up (counted, step);
+    size_t n = up (counted, step), scratch = m->work->head_scratch (m, N);
 
+    if (m->gpu && scratch < m->dims.C * m->kern->elem_size)
+        return N; /* no room for a row */
     /* chunks of fewer rows may be larger */
-    while (m->gpu && n < N
-           && m->work->head_scratch (m, n) > m->work->head_scratch (m, N))
+    while (m->gpu && n < N && m->work->head_scratch (m, n) > scratch)
         n += step;
     return n < N ? n : N;
 }
