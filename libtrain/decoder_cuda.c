@@ -8,7 +8,6 @@
 #include "err.h"
 
 #include "kernels/attention.h"
-#include "kernels/attention_hopper.h"
 #include "kernels/linear_ce.h"
 #include "kernels/linear_ce_parts.h"
 
@@ -107,7 +106,7 @@ static size_t op_foresee (const train_decoder_t *m, int B, int T)
 {
     const struct attention_shape shape = shape_of (m, B, T);
 
-    return attention_foresee (&shape, kern_attention_hopper_served ());
+    return attention_foresee (&shape, attention_hopper_here ());
 }
 
 static train_status_t op_prepare (train_decoder_t *m, int B, int T,
