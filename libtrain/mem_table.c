@@ -384,35 +384,83 @@ train_status_t mem_acts (const train_decoder_config_t *model, bool sm_90a,
     return status;
 }
 
+/* Of a run: the layout alone, which need not be there. */
+struct layout {
+    bool gpu, sm_90a;
+    const train_trainer_options_t *o;
+    int world, seq;
+    bool docs;
+};
+
+static bool is_alone (const struct layout *l)
+{
+    return l->gpu && l->world == 1 && l->o->strategy < TRAIN_SHARD_GRAD_OP;
+}
+
+static train_status_t make (const train_decoder_config_t *model,
+                            const struct layout *l, train_decoder_t **ret,
+                            train_error_t *err)
+{
+    train_decoder_config_t c = *model;
+
+    c.device = (DLDevice){kDLCPU, 0};
+    TRY (decoder_create_bare (&c, ret, err));
+    return is_alone (l) ? freeze (*ret, l->o, err) : TRAIN_OK;
+}
+
+/* Of a pass of [rows]; where a step has one pass gradients lend their rooms. */
+static train_status_t acts_of (train_decoder_t *m, const struct layout *l,
+                               int rows, struct decoder_acts *ret,
+                               train_error_t *err)
+{
+    struct decoder_need need = need_of (m, l->docs);
+    int most = (l->o->batch + l->world - 1) / l->world;
+
+    if (l->gpu && most <= mem_pass (l->o, l->world))
+        TRY (need_rooms (m, l->o, l->world, &need, err));
+    return lay (m, l->gpu, l->sm_90a, rows, l->seq, &need, ret, err);
+}
+
 train_status_t mem_table (const train_decoder_config_t *model, bool sm_90a,
                           const train_trainer_options_t *o, int world, int seq,
                           bool docs, struct mem_row *rows, size_t *ret_n,
                           train_error_t *err)
 {
-    bool gpu = model->device.device_type == kDLCUDA;
-    bool alone = gpu && world == 1 && o->strategy < TRAIN_SHARD_GRAD_OP;
-    train_decoder_config_t c = *model;
+    const struct layout l = {
+        model->device.device_type == kDLCUDA, sm_90a, o, world, seq, docs};
     struct table t = {.rows = rows};
     struct decoder_acts acts = {0};
-    struct decoder_need need;
-    int pass = mem_pass (o, world);
     train_decoder_t *m = NULL;
-    train_status_t status;
+    train_status_t status = make (model, &l, &m, err);
 
-    c.device = (DLDevice){kDLCPU, 0};
-    TRY (decoder_create_bare (&c, &m, err));
-    status = alone ? freeze (m, o, err) : TRAIN_OK;
-    need = need_of (m, docs);
-    if (status == TRAIN_OK && gpu && (o->batch + world - 1) / world <= pass)
-        status = need_rooms (m, o, world, &need, err);
     if (status == TRAIN_OK)
-        status = lay (m, gpu, sm_90a, pass, seq, &need, &acts, err);
+        status = acts_of (m, &l, mem_pass (o, world), &acts, err);
     if (status == TRAIN_OK)
-        status = add_model (&t, m, o, (size_t)world, alone, err);
+        status = add_model (&t, m, o, (size_t)world, is_alone (&l), err);
     if (status == TRAIN_OK) {
         add_acts (&t, m, &acts);
         *ret_n = t.n;
     }
+    train_decoder_destroy (m);
+    return status;
+}
+
+train_status_t mem_eval (const train_decoder_config_t *model, bool sm_90a,
+                         const train_trainer_options_t *o, int world, int rows,
+                         int seq, bool docs, size_t *ret, train_error_t *err)
+{
+    const struct layout l = {
+        model->device.device_type == kDLCUDA, sm_90a, o, world, seq, docs};
+    struct decoder_acts step = {0}, eval = {0};
+    train_decoder_t *m = NULL;
+    train_status_t status = make (model, &l, &m, err);
+
+    if (status == TRAIN_OK)
+        status = acts_of (m, &l, mem_pass (o, world), &step, err);
+    if (status == TRAIN_OK)
+        status = acts_of (m, &l, rows, &eval, err);
+    if (status == TRAIN_OK)
+        *ret = eval.bytes > step.bytes ? eval.bytes - step.bytes : 0;
     train_decoder_destroy (m);
     return status;
 }

@@ -37,6 +37,13 @@ train_status_t mem_table (const train_decoder_config_t *model, bool sm_90a,
 train_status_t mem_acts (const train_decoder_config_t *model, bool sm_90a,
                          int rows, int seq, size_t *ret, train_error_t *err);
 
+/* mem_eval - bytes by which those of a trainer grow once it has evaluated in passes
+ * of [rows] (train_eval_options_t); 0: not. As mem_table has it. */
+train_status_t mem_eval (const train_decoder_config_t *model, bool sm_90a,
+                         const train_trainer_options_t *opts, int world,
+                         int rows, int seq, bool docs, size_t *ret,
+                         train_error_t *err);
+
 /* mem_saved - bytes of the copy from which a checkpoint is written: masters and
  * moments of a rank. 0: the model cannot be. */
 size_t mem_saved (const train_decoder_config_t *model,

@@ -117,6 +117,23 @@ static size_t own_bytes (void)
     return getrusage (RUSAGE_SELF, &use) < 0 ? 0 : (size_t)use.ru_maxrss * 1024;
 }
 
+/* Its passes have [data] micro_batch rows, whatever a step's come to. */
+static train_status_t add_eval (struct check *c,
+                                const train_decoder_config_t *model,
+                                const train_trainer_options_t *options,
+                                train_error_t *err)
+{
+    size_t more = 0;
+
+    if (c->set.eval.every == 0 || c->set.micro_batch == 0)
+        return TRAIN_OK;
+    TRY (mem_eval (model, c->device->sm_90a, options, c->ranks,
+                   (int)c->set.micro_batch, (int)c->set.seq,
+                   train_data_is_documents (c->data), &more, err));
+    add (c, "activations: of evaluations, more", more);
+    return TRAIN_OK;
+}
+
 static train_status_t fill_arrays (struct check *c, train_error_t *err)
 {
     train_decoder_config_t model = c->model;
@@ -126,9 +143,10 @@ static train_status_t fill_arrays (struct check *c, train_error_t *err)
         return check_grpo_table (c, err);
     if (c->device->gpu)
         model.device = (DLDevice){kDLCUDA, 0};
-    return mem_table (&model, c->device->sm_90a, &options, c->ranks,
-                      (int)c->set.seq, train_data_is_documents (c->data),
-                      c->row, &c->n, err);
+    TRY (mem_table (&model, c->device->sm_90a, &options, c->ranks,
+                    (int)c->set.seq, train_data_is_documents (c->data), c->row,
+                    &c->n, err));
+    return add_eval (c, &model, &options, err);
 }
 
 static train_status_t fill_table (struct check *c, train_error_t *err)

@@ -90,6 +90,12 @@ static void add_hints (struct text *t, const struct settings *set, int world,
     if (pass > 1)
         ADD (t, "  data.micro_batch=%d: activations of %d rows, not %d\n",
              pass / 2, pass / 2, pass);
+    if (set->task != TASK_GRPO && set->eval.every > 0
+        && set->micro_batch > pass)
+        ADD (t,
+             "  data.micro_batch=%d: evaluations in passes of %d rows, not "
+             "%d\n",
+             pass, pass, (int)set->micro_batch);
     if (set->tune.recompute != TRAIN_RECOMPUTE_BLOCKS)
         ADD (t, "  model.recompute=blocks: of a block's activations one array "
                 "is kept\n");

@@ -55,6 +55,13 @@ done
 ok "with checkpoints" run "$i" "${size[@]}" checkpoint.every=1 checkpoint.dir="$tmp/ck"
 ok "within a tenth of what it holds" close 1 "$i" "${size[@]}" checkpoint.every=1 checkpoint.dir="$tmp/ck2"
 
+# Passes of an evaluation have more rows than a step's come to.
+eval=(data.batch=4 data.micro_batch=24 eval.every=1 eval.samples=24 eval.files="$text")
+ok "evaluated in passes of 24" run "$i" "${size[@]}" "${eval[@]}"
+ok "within a tenth of what it holds" close 1 "$i" "${size[@]}" "${eval[@]}"
+ok "two ranks" ranks "0 0" 2 1 "$i" "${size[@]}" "${eval[@]}" shard.strategy=full
+ok "within a tenth of what one holds" close 2 "$i" "${size[@]}" "${eval[@]}" shard.strategy=full
+
 # What learns from rewards: completions of 64 tokens, of which few end earlier.
 grpo_files "$tmp"
 learns=("$tmp/small.ini" log.file="$tmp/m" run.steps=3 model.layers=3 model.dim=128 model.heads=4 model.kv_heads=2

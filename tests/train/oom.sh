@@ -44,6 +44,11 @@ limited 600000 "$i" data.batch=4096 data.seq=256 precision.param=bf16 shard.stra
 ok "of what is sharded it is named" grep -q '^  shard.round_late=on: no rounded weights beside masters$' "$tmp/out"
 limited 600000 "$i" data.batch=4096 data.seq=256 precision.param=bf16 shard.strategy=full shard.round_late=on
 ok "unless it is on" bash -c 'grep -q "what would need less" "$0" && ! grep -q round_late "$0"' "$tmp/out"
+ok "nor of evaluations" bash -c '! grep -q evaluations "$0"' "$tmp/out"
+limited 600000 "$i" data.batch=2 data.seq=256 data.micro_batch=4096 eval.every=1 eval.files="$text" eval.samples=40
+ok "an evaluation in passes that do not fit is 1" test $? = 1
+ok "smaller ones would need less" \
+    grep -q '^  data.micro_batch=2: evaluations in passes of 2 rows, not 4096$' "$tmp/out"
 grpo_files "$tmp"
 limited 600000 "$tmp/small.ini" "${big[@]}"
 ok "grpo that does not fit is 1" test $? = 1
