@@ -41,6 +41,20 @@ pytorch/pytorch#96309|a generator's state is not saved: draws are functions of s
 vllm-project/speculators#1026|a run resumed within an epoch sees other samples|train/resume.sh|same bits again
 facebookresearch/optimizers#149|a rank without gradients leaves out a collective|unit/test_group_reports.c|.test_func = test_joins
 facebookresearch/optimizers#149|the same in a step of each strategy|unit/test_fsdp.c|run.uneven
+huggingface/trl#6369|tokens of completions that were cut off count in the denominator alone|unit/test_grpo_loop.c|cmocka_unit_test (test_cut)
+huggingface/trl#3248|all masked: 0 over 0 (the loss)|unit/test_grpo.c|cmocka_unit_test (test_all_masked)
+verl-project/verl#785|the same, of a whole step|unit/test_grpo_loop.c|cmocka_unit_test (test_nothing)
+ruc-datalab/DeepAnalyze#116|a group of one has no deviation|unit/test_grpo.c|cmocka_unit_test (test_advantages_refused)
+OpenRLHF/OpenRLHF#1239|a completion without tokens shifts the baseline|unit/test_grpo.c|cmocka_unit_test (test_left_out)
+huggingface/trl#3029|log-probabilities without the temperature|unit/test_policy.c|cmocka_unit_test (test_values)
+huggingface/trl#3029|who samples and who trains have two temperatures|unit/test_grpo_loop.c|cmocka_unit_test (test_temperature)
+allenai/open-instruct#535|the KL is no part of the masked mean|unit/test_grpo.c|cmocka_unit_test (test_differences)
+allenai/open-instruct#535|k1 has no slope|unit/test_grpo.c|cmocka_unit_test (test_kl_gradient)
+verl-project/verl#7321|the mean over tokens hangs on how rows are cut|unit/test_grpo.c|cmocka_unit_test (test_splits)
+verl-project/verl#2857|the same, by ranks|train/grpo.sh|four ranks on two nodes, in small passes
+huggingface/trl#2703|a loss of 0 is taken for no gradient|unit/test_grpo.c|cmocka_unit_test (test_on_policy)
+OpenRLHF/OpenRLHF#773|without a KL a reference is asked for|unit/test_grpo.c|nor is that needed
+facebookresearch/optimizers#149|ranks without a completion leave out a collective|unit/test_grpo_loop.c|cmocka_unit_test (test_few)
 karpathy/llm.c: clip|a norm that is NaN updates the weights|unit/test_trainer.c|cmocka_unit_test (test_skips)
 karpathy/llm.c: loss|-log of a probability that is 0 is Inf|unit/test_loss_optim.c|cmocka_unit_test (test_huge)
 karpathy/llm.c: ZeRO|nothing is sharded where the ranks do not divide|train/shard.sh|Three ranks do not divide
