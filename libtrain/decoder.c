@@ -185,6 +185,7 @@ void train_decoder_destroy (train_decoder_t *m)
     if (m->ops)
         close_device (m);
     free (m->places);
+    free (m->until);
     free (m->units);
     free (m->blocks);
     free (m->names);

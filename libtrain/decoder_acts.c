@@ -7,8 +7,7 @@
  * at the front. So do the last norm, which the head reads, and the gradient of
  * the stream, which comes behind it; and what attention works in and gate and up
  * of its block, which come later in the forward and are done with in the
- * backward. Rooms (decoder_spent.h) take those of the arrays that fill them
- * best. */
+ * backward. A loan (decoder_spent.h) takes what makes the arena smallest. */
 #include <limits.h>
 
 #include "decoder_impl.h"
@@ -29,62 +28,155 @@ static struct decoder_array take (struct decoder_acts *a, size_t esize,
     return ret;
 }
 
-/* One that no other block's forward or backward finds as it was left. */
-static struct decoder_array borrow (struct decoder_acts *a, size_t bytes)
+/* One that no other block's forward or backward finds as it was left; [lent]: at
+ * the front of the loan. */
+static struct decoder_array borrow (struct decoder_acts *a, bool lent,
+                                    size_t bytes)
 {
-    struct decoder_array ret = {a->shared, 0, 0};
+    size_t *next = lent ? &a->ahead : &a->shared;
+    struct decoder_array ret = {lent ? 0 : *next, 0, lent ? *next + 1 : 0};
 
-    a->shared += padded (bytes);
+    *next += padded (bytes);
     return ret;
 }
 
-/* Arrays that a block's backward is the last to read: first they are counted,
- * then those whose bit is set go to the rooms. */
+/* Arrays that a block's backward is the last to read, and behind them all that it
+ * works in, as one: first they are counted, then those whose bit is set go to the
+ * loan. Each block's own are in its room, what all share is before the rooms. The
+ * first array is the stream, of which the last norm has one, too. */
 #define KEPT 13
 struct rooms {
     const struct decoder_need *need;
-    size_t each[KEPT]; /* bytes; 0: not of every block */
+    size_t L, each[KEPT + 1]; /* bytes */
+    uint32_t own;             /* one of each block */
     size_t n;
     uint32_t chosen;
     bool counted;
+    size_t front, room, top; /* bytes: before the rooms, of one, of them all */
+    size_t shared;           /* of those that stay in the arena */
 };
 
-/* As take; or in the rooms. */
+static bool is_chosen (const struct rooms *r, size_t k)
+{
+    return r->chosen >> k & 1;
+}
+
+/* As take; or in the loan. */
 static struct decoder_array keep (struct decoder_acts *a, struct rooms *r,
                                   size_t esize, size_t n, size_t count)
 {
     size_t each = padded (count * esize), k = r->n++;
-    struct decoder_array ret = {a->bytes, 0, a->lent + 1};
+    struct decoder_array ret = {a->bytes, r->room, r->front + a->room + 1};
 
-    if (!r->counted)
-        r->each[k] = n ? each : 0;
+    if (!r->counted) {
+        r->each[k] = each;
+        r->own |= (uint32_t)(n > 0) << k;
+    }
     if (n == 0)
-        return borrow (a, each);
-    if (!(r->chosen >> k & 1))
+        return borrow (a, is_chosen (r, k), each);
+    if (!is_chosen (r, k))
         return take (a, esize, n, count);
-    a->lent += each;
-    if (r->need->roomless < n)
+    a->room += each;
+    if (a->first > 0)
         a->bytes += each;
     return ret;
 }
 
-/* Which of the arrays leave the least of a room empty: of equals the first. */
-static void choose (struct rooms *r)
+static size_t sum_of (const struct rooms *r, uint32_t set)
 {
+    size_t sum = 0;
+
+    for (size_t k = 0; k <= r->n; k++)
+        sum += set >> k & 1 ? r->each[k] : 0;
+    return sum;
+}
+
+/* Do rooms for [set] fit? How much may be before them is written. */
+static bool fits (struct rooms *r, uint32_t set, size_t first)
+{
+    size_t end, least = SIZE_MAX;
+
+    r->room = sum_of (r, set);
+    r->top = (r->L - first) * r->room + (set & 1 ? r->each[0] : 0);
+    for (size_t l = 0; l <= r->L; l++) {
+        end = l == r->L ? r->top : l < first ? 0 : (l + 1 - first) * r->room;
+        if (end > r->need->until[l])
+            return false;
+        if (r->need->until[l] - end < least)
+            least = r->need->until[l] - end;
+    }
+    r->front = least;
+    return true;
+}
+
+/* Is the head's part lent? Where it is larger than [work], what is left of what
+ * blocks share, and fits behind the rooms. */
+static bool lends_head (const struct rooms *r, size_t front, size_t work)
+{
+    const struct decoder_need *need = r->need;
+
+    return need->until && !need->whole && padded (need->head) > work
+           && padded (need->head) <= need->until[r->L] - r->top - front;
+}
+
+/* What blocks and the head share of the arena. */
+static size_t shared_by (const struct rooms *r, size_t front, size_t work)
+{
+    size_t head = r->need->whole || lends_head (r, front, work)
+                      ? 0
+                      : padded (r->need->head);
+
+    return head > work ? head : work;
+}
+
+/* How much smaller the arena is by rooms that fit, with as much before them as
+ * there may be, and by [most] less what blocks and the head share. */
+static size_t gain (const struct rooms *r, size_t work, size_t most)
+{
+    size_t less = r->front < work ? r->front : work;
+
+    return r->top + most - shared_by (r, less, work - less);
+}
+
+/* Which of the arrays: of equals the first. */
+static void choose_rooms (struct rooms *r, size_t first)
+{
+    uint32_t all = (1u << r->n) - 1, best = 0;
+    size_t work = sum_of (r, (all ^ r->own) | 1u << r->n), most = 0;
+    size_t whole = work + padded (r->need->head);
+
+    for (uint32_t set = 0; set <= all; set++) {
+        size_t now;
+
+        if (set & ~r->own || !fits (r, set, first))
+            continue;
+        now = gain (r, work, whole);
+        if (now > most) {
+            most = now;
+            best = set;
+        }
+    }
+    fits (r, best, first);
+    r->chosen = best;
+}
+
+/* And of what blocks share, as much as there is room for before them. */
+static void choose_front (struct rooms *r)
+{
+    uint32_t all = (2u << r->n) - 1, best = 0;
     size_t most = 0;
 
-    for (uint32_t set = 1; set < 1u << r->n; set++) {
-        size_t sum = 0;
+    for (uint32_t set = 1; set <= all; set++) {
+        size_t sum = set & r->own ? SIZE_MAX : sum_of (r, set);
 
-        for (size_t k = 0; k < r->n; k++)
-            sum += set >> k & 1 ? r->each[k] : 0;
-        if (sum <= most || sum > r->need->lend)
+        if (sum <= most || sum > r->front)
             continue;
         most = sum;
-        r->chosen = set;
+        best = set;
     }
-    r->counted = true;
-    r->n = 0;
+    r->front = most;
+    r->chosen |= best;
+    r->shared = sum_of (r, all & ~r->own) - most;
 }
 
 /* Does every product below stay in range? Generous in each term. */
@@ -141,41 +233,65 @@ static void lay_blocks (struct decoder_acts *a, const struct decoder_dims *d,
         a->act = keep (a, rooms, e, all ? L : 0, N * d->F);
 }
 
-/* What lives no longer than a block's half, or than the head's part: behind what
- * blocks share, and over it. Returns the end of it all. */
-static size_t lay_work (struct decoder_acts *a, const struct decoder_dims *d,
-                        const struct decoder_need *need, size_t N)
+/* What lives no longer than a block's half, behind what blocks share. */
+static void lay_work (struct decoder_acts *a, const struct decoder_dims *d,
+                      const struct rooms *rooms, size_t N)
 {
-    size_t e = need->elem, start = a->shared, end;
+    const struct decoder_need *need = rooms->need;
+    bool lent = is_chosen (rooms, rooms->n);
+    size_t e = need->elem, *next = lent ? &a->ahead : &a->shared;
+    size_t start = *next, end;
 
-    a->dact = borrow (a, N * d->F * e); /* gone before attention's begin */
+    a->dact =
+        borrow (a, lent, N * d->F * e); /* gone before attention's begin */
     if (need->recompute != TRAIN_RECOMPUTE_NOTHING && d->lora.rank == 0)
         a->act = a->dact; /* made again in its gradient's place */
-    end = a->shared;
-    a->shared = start;
-    a->dqkv = borrow (a, N * d->Q * e);
-    a->datt = borrow (a, N * d->H * d->D * e);
-    end = a->shared > end ? a->shared : end;
-    if (need->whole)
-        return end;
-    a->logits = (struct decoder_array){0};
-    return padded (need->head) > end ? padded (need->head) : end;
+    end = *next;
+    *next = start;
+    a->dqkv = borrow (a, lent, N * d->Q * e);
+    a->datt = borrow (a, lent, N * d->H * d->D * e);
+    if (end > *next)
+        *next = end;
 }
 
-/* Once to count what is shared, and for the rooms. */
+/* Once to count what is shared, and for the loan. The head's part lies over what
+ * blocks share. */
+static void choose (struct rooms *r, const struct decoder_dims *d, size_t N)
+{
+    struct decoder_acts counted = {0};
+    size_t kept, first = 0;
+
+    lay_blocks (&counted, d, r, N);
+    kept = counted.shared;
+    lay_work (&counted, d, r, N);
+    r->each[r->n] = counted.shared - kept;
+    r->counted = true;
+    r->shared = counted.shared;
+    if (!r->need->until)
+        return;
+    first = r->need->until[0] == 0;
+    choose_rooms (r, first);
+    choose_front (r);
+}
+
 static void take_blocks (struct decoder_acts *a, const struct decoder_dims *d,
                          const struct decoder_need *need, size_t N)
 {
-    struct rooms rooms = {.need = need};
-    struct decoder_acts counted = *a;
+    struct rooms r = {.need = need, .L = d->L};
 
-    lay_blocks (&counted, d, &rooms, N);
-    choose (&rooms);
-    a->lend = need->lend;
-    a->bytes = lay_work (&counted, d, need, N);
-    lay_blocks (a, d, &rooms, N);
-    lay_work (a, d, need, N);
-    a->shared = 0;
+    choose (&r, d, N);
+    r.n = 0;
+    a->lends = need->until != NULL;
+    a->first = a->lends && need->until[0] == 0;
+    a->lent = r.front + r.top;
+    a->bytes = shared_by (&r, r.front, r.shared);
+    lay_blocks (a, d, &r, N);
+    lay_work (a, d, &r, N);
+    if (lends_head (&r, r.front, r.shared)) {
+        a->logits = (struct decoder_array){0, 0, a->lent + 1};
+        a->lent += padded (need->head);
+    }
+    a->shared = a->ahead = a->room = 0;
 }
 
 static void take_head (struct decoder_acts *a, const struct decoder_dims *d,

@@ -50,14 +50,6 @@ static train_status_t grow (train_decoder_t *m, size_t bytes,
     return TRAIN_OK;
 }
 
-static bool has_rooms (const train_decoder_t *m)
-{
-    for (size_t u = 0; u <= m->dims.L; u++)
-        if (m->places[u].room)
-            return true;
-    return false;
-}
-
 static struct decoder_need need_of (const train_decoder_t *m, int B, int T)
 {
     struct decoder_need need = {
@@ -67,7 +59,6 @@ static struct decoder_need need_of (const train_decoder_t *m, int B, int T)
         .whole = !m->gpu && m->kern->elem_size == m->kern->real_size,
         .gpu = m->gpu,
         .docs = m->documents != NULL,
-        .roomless = decoder_roomless (m),
     };
 
     if (!need.whole && B > 0 && T > 0)
@@ -97,10 +88,11 @@ train_status_t decoder_prepare (train_decoder_t *m, int B, int T,
     struct decoder_acts layout;
     train_status_t status;
 
-    if (m->spent && m->lend && has_rooms (m))
-        need.lend = decoder_lendable (m);
+    m->loan = m->spent && m->lend ? decoder_loan (m) : NULL;
+    if (m->loan)
+        need.until = m->until;
     if (m->acts && m->B == B && m->T == T && m->docs == need.docs
-        && m->layout.lend == need.lend)
+        && m->layout.lends == (need.until != NULL))
         return TRAIN_OK;
     TRY (decoder_acts_layout (&m->dims, &need, B, T, &layout, err));
     m->B = m->T = 0;

@@ -67,11 +67,8 @@ static void drop_grads (train_decoder_t *m)
 {
     m->ops->free (m->grads.t.data);
     m->grads = (train_tensor_t){0};
-    for (size_t u = 0; u < decoder_n_units (m); u++) {
+    for (size_t u = 0; u < decoder_n_units (m); u++)
         m->places[u].grads = NULL;
-        if (m->room_bytes == 0)
-            m->places[u].room = NULL;
-    }
 }
 
 /* All train, as at first. */

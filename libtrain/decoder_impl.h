@@ -33,8 +33,9 @@ struct decoder_block {
 
 /* One array of every block: byte offset of block 0's, and from one block's to
  * the next; 0 where all blocks share one, which is made again in the backward.
- * [lent] not 0: block l's lies in the room of l (decoder_spent.h), [lent] - 1
- * bytes from its start; of the block that has none, at [at]. */
+ * [lent] not 0: it lies in the loan (decoder_spent.h), the shared one, or that of
+ * the first block with a room, [lent] - 1 bytes from its start; of a block without
+ * a room at [at]. */
 struct decoder_array {
     size_t at, step, lent;
 };
@@ -71,10 +72,11 @@ struct decoder_acts {
     bool apart;                     /* its own, as that is smaller */
     struct decoder_array scratch;   /* of other kernels */
     bool whole;                     /* the logits are */
-    size_t shared;                  /* while it is laid out */
+    size_t shared, ahead, room;     /* while it is laid out */
     size_t bytes;                   /* of the arena */
-    size_t lent; /* bytes of each room that are used; 0: none are */
-    size_t lend; /* what decoder_need had */
+    size_t lent;  /* bytes of the loan that are used, gaps included */
+    size_t first; /* block with a room */
+    bool lends;   /* decoder_need had a loan */
 };
 
 /* What sizes activations beside dims, B and T. */
@@ -87,8 +89,8 @@ struct decoder_need {
     bool docs;         /* rows hold documents */
     size_t attention;  /* bytes that it works in */
     size_t scratch;    /* bytes that some other kernel wants */
-    size_t lend;       /* bytes that each room has; 0: none */
-    size_t roomless;   /* the one of 0..L that has none; more: all have */
+    const size_t
+        *until; /* (L+1) what is lent (decoder_spent.h); NULL: nothing */
 };
 
 struct train_decoder;
@@ -159,7 +161,6 @@ struct decoder_unit {
 /* Where a unit's weights and gradients are now; each [count] elements. */
 struct decoder_place {
     void *weights, *grads;
-    void *room; /* of decoder_spent.h; NULL: none */
 };
 
 /* What a pass tells as it goes.
@@ -241,7 +242,9 @@ struct train_decoder {
         bool spent;
     } replay;
     bool spent, lend;   /* see decoder_spend_grads */
-    size_t room_bytes;  /* of decoder_set_rooms; 0: gradients are the rooms */
+    void *given;        /* by decoder_set_loan; NULL: gradients are lent */
+    size_t *until;      /* (L + 1) of what is lent */
+    void *loan;         /* of this pass's layout */
     double *sum, *read; /* loss, summed over passes; on [device]; pinned */
 };
 
@@ -269,7 +272,7 @@ train_status_t decoder_acts_layout (const struct decoder_dims *dims,
                                     train_error_t *err);
 
 /* decoder_acts_bytes - what decoder_prepare takes for a batch of (B,T) without
- * rooms.
+ * a loan.
  * decoder_prepare - room for a batch of (B,T), rope's tables and all that it
  * needs; keeps what is there when the shape is the last. TRAIN_EINVAL,
  * TRAIN_ENOMEM, TRAIN_EDEVICE, TRAIN_ENOTSUP.
@@ -459,8 +462,10 @@ size_t decoder_sink (const train_decoder_t *decoder);
 static inline void *decoder_act (const train_decoder_t *m,
                                  struct decoder_array a, size_t l)
 {
-    if (a.lent > 0 && m->places[l].room)
-        return (char *)m->places[l].room + a.lent - 1;
+    size_t first = m->layout.first;
+
+    if (a.lent > 0 && (a.step == 0 || l >= first))
+        return (char *)m->loan + a.lent - 1 + (l - first) * a.step;
     return (char *)m->acts + a.at + l * a.step;
 }
 

@@ -266,7 +266,9 @@ train_status_t decoder_layout (train_decoder_t *m,
     m->blocks = calloc (d->L, sizeof (*m->blocks));
     m->units = calloc (d->L + 2, sizeof (*m->units));
     m->places = calloc (d->L + 2, sizeof (*m->places));
-    if (!m->params || !m->names || !m->blocks || !m->units || !m->places)
+    m->until = calloc (d->L + 1, sizeof (*m->until));
+    if (!m->params || !m->names || !m->blocks || !m->units || !m->places
+        || !m->until)
         return err_set (err, TRAIN_ENOMEM, "no memory for %zu parameter names",
                         most);
     m->embed = add (m, -1, "model.embed_tokens", d->V, d->C);

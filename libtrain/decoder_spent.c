@@ -3,6 +3,8 @@
  * writes them anew
  *
  * Nothing is filled with zeros that a product writes whole. */
+#include <string.h>
+
 #include "decoder_impl.h"
 #include "err.h"
 
@@ -12,37 +14,47 @@ void decoder_spend_grads (train_decoder_t *m, bool lend)
     m->lend = lend;
 }
 
-size_t decoder_lendable (const train_decoder_t *m)
+/* Bytes of the gradients before the first line of theirs that is lent. */
+static size_t before_loan (const train_decoder_t *m)
 {
-    size_t least = SIZE_MAX, each = m->kern->real_size;
+    size_t first = m->config.tie ? m->units[1].first * m->kern->real_size : 0;
+    size_t past = ((uintptr_t)m->grads.t.data + first) % DECODER_ALIGN;
 
-    if (m->room_bytes > 0)
-        return m->room_bytes;
-    if (m->grad_at)
-        return 0;
-    for (size_t u = m->config.tie ? 1 : 0; u <= m->dims.L; u++) {
-        if (m->units[u].first * each % DECODER_ALIGN != 0)
-            return 0;
-        if (m->units[u].count * each < least)
-            least = m->units[u].count * each;
+    return first + (past ? DECODER_ALIGN - past : 0);
+}
+
+bool decoder_lendable (const train_decoder_t *m, size_t *until)
+{
+    size_t begin = before_loan (m);
+
+    if (m->given && until != m->until)
+        memcpy (until, m->until, (m->dims.L + 1) * sizeof (*until));
+    if (m->given || m->grad_at)
+        return m->given;
+    for (size_t l = 0; l <= m->dims.L; l++) {
+        size_t end = m->units[l + 1].first * m->kern->real_size;
+
+        until[l] = end > begin ? end - begin : 0;
     }
-    return least;
+    return true;
 }
 
-size_t decoder_roomless (const train_decoder_t *m)
+void *decoder_loan (train_decoder_t *m)
 {
-    if (!m->config.tie)
-        return m->dims.L + 1;
-    return m->room_bytes > 0 ? m->dims.L : 0;
+    if (m->given)
+        return m->given;
+    return m->grads.t.data && decoder_lendable (m, m->until)
+               ? (char *)m->grads.t.data + before_loan (m)
+               : NULL;
 }
 
-void decoder_set_rooms (train_decoder_t *m, void *const *rooms, size_t bytes)
+void decoder_set_loan (train_decoder_t *m, void *at, const size_t *until)
 {
-    m->room_bytes = bytes;
-    for (size_t u = 0; u <= m->dims.L; u++)
-        m->places[u].room = bytes == 0 ? m->places[u].grads : rooms[u];
-    if (m->config.tie)
-        m->places[decoder_roomless (m)].room = NULL;
+    decoder_replay_forget (m);
+    m->B = m->T = 0; /* the layout is another's */
+    m->given = at;
+    if (at)
+        memcpy (m->until, until, (m->dims.L + 1) * sizeof (*until));
 }
 
 train_status_t decoder_settle_grads (train_decoder_t *m, train_error_t *err)

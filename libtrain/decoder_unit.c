@@ -31,11 +31,7 @@ void decoder_set_unit (train_decoder_t *m, size_t unit, void *weights,
         weights ? weights : in_arena (&m->weights, first, m->kern->elem_size),
         grads ? grads
               : in_arena (&m->grads, own ? 0 : first, m->kern->real_size),
-        m->places[unit].room,
     };
-    if (m->room_bytes == 0)
-        m->places[unit].room =
-            own || unit == decoder_roomless (m) ? NULL : m->places[unit].grads;
 }
 
 void decoder_set_hooks (train_decoder_t *m, const struct decoder_hooks *hooks)

@@ -284,7 +284,7 @@ static train_status_t set_up (struct fsdp *f, const struct fsdp_model *m,
     TRY (make_units (f, err));
     TRY (make_stays (f, m, err));
     TRY (make_shard (f, m, err));
-    return fsdp_rooms (f, m, err);
+    return fsdp_loan (f, m, err);
 }
 
 static void set_place (struct fsdp *f, const struct fsdp_model *m)

@@ -78,15 +78,15 @@ struct fsdp_model {
     /* Use these weights and gradients, each of the unit's elements. */
     void (*set_unit) (void *arg, size_t unit, void *weights, void *grads);
     void (*forget) (void *arg); /* the engine ends; may be NULL */
-    /* Of a GPU; NULL: the model adds to gradients, and has no rooms.
+    /* Of a GPU; NULL: the model adds to gradients, and borrows nothing.
      * spend - the next pass writes its gradients, whatever is there; [lend]: and
-     * may use rooms meanwhile (decoder_spent.h). settle - it will not come, and
-     * nobody uses rooms; with replicas gradients become 0.
-     * rooms - sharded: of these [bytes] each; [at] (n_visits) by their units,
-     * but for the first's and a second visit's. */
+     * may use the loan meanwhile (decoder_spent.h). settle - it will not come, and
+     * nobody uses that; with replicas gradients become 0.
+     * lend - sharded: [until] bytes from [at] until the backward of each visit but
+     * the first and a second one is over; [at] NULL: none. */
     void (*spend) (void *arg, bool lend);
     train_status_t (*settle) (void *arg, train_error_t *err);
-    void (*rooms) (void *arg, void *const *at, size_t bytes);
+    void (*lend) (void *arg, void *at, const size_t *until);
     void *arg;
     /* Of a GPU: its backend, and the stream that passes are given to; [loss]
    * (1) there, which fsdp_finish sums. NULL: the host. */
@@ -119,9 +119,10 @@ void fsdp_destroy (struct fsdp *fsdp);
 
 /* What lends activations the shard's gradients, which begin at [base]; as
  * struct fsdp_model has the visits, [tail]: the last is of a unit that was
- * visited before. fsdp_lendable - bytes of each room; 0: there is none.
- *   at   (n_visits) written: where it is of each visit that has one; NULL: not
- *        wanted */
+ * visited before. fsdp_lendable - false: nothing is lent.
+ *   ret_at   bytes from [base] to the first line that is
+ *   until    (n_visits - tail - 1) written: bytes from there that are until the
+ *            backward of the second visit and those behind it is over */
 struct fsdp_lender {
     const train_shard_plan_t *plan;
     const size_t *visits;
@@ -130,12 +131,16 @@ struct fsdp_lender {
     uintptr_t base;
     size_t esize; /* bytes of a gradient */
 };
-size_t fsdp_lendable (const struct fsdp_lender *lender, uintptr_t *at);
+bool fsdp_lendable (const struct fsdp_lender *lender, size_t *ret_at,
+                    size_t *until);
 /* fsdp_lends_decoder - the same of an engine over a decoder, sharded by [world]
- * ranks of GPUs. TRAIN_EINVAL, TRAIN_ENOMEM. */
+ * ranks of GPUs.
+ *   until   (layers + 1)
+ * TRAIN_EINVAL, TRAIN_ENOMEM. */
 train_status_t fsdp_lends_decoder (const struct fsdp_options *opts,
                                    const train_decoder_t *decoder, int world,
-                                   size_t *ret_bytes, train_error_t *err);
+                                   bool *ret_lends, size_t *until,
+                                   train_error_t *err);
 
 /* fsdp_of_decoder - the same for a decoder, whose hooks are set: it is one
  * without arenas for the sharded strategies, with arenas for the others.

@@ -24,7 +24,7 @@ static void set_unit (void *arg, size_t unit, void *weights, void *grads)
 static void forget (void *arg)
 {
     decoder_set_hooks (arg, NULL);
-    decoder_set_rooms (arg, NULL, 0);
+    decoder_set_loan (arg, NULL, NULL);
     (void)decoder_freeze (arg, NULL, false, NULL);
 }
 
@@ -38,10 +38,10 @@ static train_status_t settle (void *arg, train_error_t *err)
     return decoder_settle_grads (arg, err);
 }
 
-/* Room l is by unit l + 1. */
-static void rooms (void *arg, void *const *at, size_t bytes)
+/* The visit behind the first is block 0's. */
+static void lend (void *arg, void *at, const size_t *until)
 {
-    decoder_set_rooms (arg, at + 1, bytes);
+    decoder_set_loan (arg, at, until);
 }
 
 static train_status_t before (void *arg, size_t unit, bool backward,
@@ -151,13 +151,14 @@ static train_status_t plan_of (const struct fsdp_options *o,
 
 train_status_t fsdp_lends_decoder (const struct fsdp_options *o,
                                    const train_decoder_t *d, int world,
-                                   size_t *ret_bytes, train_error_t *err)
+                                   bool *ret_lends, size_t *until,
+                                   train_error_t *err)
 {
     bool low = d->kern->elem_size != d->kern->real_size;
     bool far = low ? o->offload : o->offload_weights;
     struct fsdp_lender l = {.tail = d->config.tie, .esize = d->kern->real_size};
     train_shard_plan_t *plan = NULL;
-    size_t *visits = NULL;
+    size_t *visits = NULL, at;
     train_status_t status = plan_of (o, d, world, &plan, err);
 
     if (status == TRAIN_OK)
@@ -166,7 +167,7 @@ train_status_t fsdp_lends_decoder (const struct fsdp_options *o,
         l.plan = plan;
         l.visits = visits;
         l.base = far ? 0 : train_shard_size (plan) * l.esize;
-        *ret_bytes = o->no_sync ? 0 : fsdp_lendable (&l, NULL);
+        *ret_lends = fsdp_lendable (&l, &at, until) && !o->no_sync;
     }
     train_shard_plan_destroy (plan);
     free (visits);
@@ -217,7 +218,7 @@ static train_status_t create (const struct fsdp_options *opts,
         model.loss = d->sum;
         model.spend = spend;
         model.settle = settle;
-        model.rooms = rooms;
+        model.lend = lend;
     }
     if (status != TRAIN_OK)
         return status;

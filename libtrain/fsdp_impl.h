@@ -156,7 +156,7 @@ struct fsdp {
     enum fsdp_phase phase;
     size_t at; /* visits begun in this phase */
     bool inside, last_pass;
-    bool lends; /* the model has rooms */
+    bool lends; /* the model has a loan */
     bool fresh; /* no pass of this step has begun */
     bool blank; /* an empty pass: gradients that nobody writes */
     struct fsdp_held held;
@@ -166,14 +166,14 @@ struct fsdp {
 size_t fsdp_whole_at (const struct fsdp *f, size_t u);
 /* Bytes of a whole flat unit's gradients, padding included. */
 size_t fsdp_whole_bytes (const struct fsdp *f, size_t u);
-/* fsdp_rooms - lend the model the shard's gradients (fsdp_lend.c).
+/* fsdp_loan - lend the model the shard's gradients (fsdp_lend.c).
  * fsdp_spend - a pass begins: its gradients are written, where the model can.
  * fsdp_clear_room - before the backward of a stay in flat unit [u]: what nobody
  * writes at [data] becomes 0.
  * fsdp_clear_rest - at the end of a step: gradients of the shard that no rank
  * reduced are 0. */
-train_status_t fsdp_rooms (struct fsdp *f, const struct fsdp_model *m,
-                           train_error_t *err);
+train_status_t fsdp_loan (struct fsdp *f, const struct fsdp_model *m,
+                          train_error_t *err);
 void fsdp_spend (struct fsdp *f);
 train_status_t fsdp_clear_room (struct fsdp *f, size_t u, char *data,
                                 train_error_t *err);

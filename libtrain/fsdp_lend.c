@@ -4,7 +4,8 @@
  *
  * A flat unit's part of the shard is written when its last stay has been
  * through its backward, and read when the step ends. From the forward until
- * then it is room for what that unit keeps. */
+ * then it is lent: backwards go from the last unit to the first, so the shard is
+ * free from its beginning to the unit whose backward is on. */
 #include <stdlib.h>
 
 #include "decoder_impl.h"
@@ -19,93 +20,57 @@ static bool is_twice (const struct fsdp *f, size_t u)
 }
 
 /* The flat unit of a visit. */
-static int flat_of (const struct fsdp_lender *l, size_t visit)
+static const train_shard_unit_t *flat_of (const struct fsdp_lender *l,
+                                          size_t visit)
 {
-    return train_shard_unit_of (l->plan, (int)l->visits[visit]);
+    int u = train_shard_unit_of (l->plan, (int)l->visits[visit]);
+
+    return train_shard_unit (l->plan, (size_t)u);
 }
 
-/* The visits in flat unit [u], but for the first visit and a second one. */
-static size_t tenants (const struct fsdp_lender *l, int u)
+static size_t end_of (const struct fsdp_lender *l,
+                      const train_shard_unit_t *flat)
 {
-    size_t n = 0;
-
-    for (size_t v = 1; v < l->n_visits - l->tail; v++)
-        n += flat_of (l, v) == u;
-    return n;
+    return (flat->at + flat->chunk) * l->esize;
 }
 
-/* Where a flat unit's rooms begin, and bytes of each, in whole lines. */
-static uintptr_t rooms_of (const struct fsdp_lender *l, int u, size_t *each)
+bool fsdp_lendable (const struct fsdp_lender *l, size_t *ret_at, size_t *until)
 {
-    const train_shard_unit_t *plan = train_shard_unit (l->plan, (size_t)u);
-    uintptr_t from = l->base + plan->at * l->esize;
-    uintptr_t end = from + plan->chunk * l->esize;
-    bool twice = l->tail && flat_of (l, l->n_visits - 1) == u;
+    const train_shard_unit_t *twice =
+        l->tail ? flat_of (l, l->n_visits - 1) : NULL;
+    size_t at = twice ? end_of (l, twice) : 0, n = l->n_visits - l->tail, past;
+    bool any = false;
 
-    from = (from + DECODER_ALIGN - 1) / DECODER_ALIGN * DECODER_ALIGN;
-    *each = end > from && !twice
-                ? (end - from) / tenants (l, u) / DECODER_ALIGN * DECODER_ALIGN
-                : 0;
-    return from;
-}
+    past = (l->base + at) % DECODER_ALIGN;
+    at += past ? DECODER_ALIGN - past : 0;
+    for (size_t v = 1; v < n; v++) {
+        size_t end = end_of (l, flat_of (l, v));
 
-size_t fsdp_lendable (const struct fsdp_lender *l, uintptr_t *at)
-{
-    size_t least = SIZE_MAX, seen = 0, each;
-
-    for (size_t v = 1; v < l->n_visits - l->tail; v++) {
-        int u = flat_of (l, v);
-        uintptr_t from = rooms_of (l, u, &each);
-
-        seen = v > 1 && flat_of (l, v - 1) == u ? seen + 1 : 0;
-        if (at)
-            at[v] = from + seen * each;
-        /* a tied head's norm is small, and takes none */
-        if (each < least && !(l->tail && v == l->n_visits - 2))
-            least = each;
+        until[v - 1] = end > at ? end - at : 0;
+        any |= end > at;
     }
-    return least == SIZE_MAX ? 0 : least;
+    *ret_at = at;
+    return any;
 }
 
-/* The same as pointers. */
-static train_status_t divide (const struct fsdp *f, void **at, size_t *bytes,
-                              train_error_t *err)
+train_status_t fsdp_loan (struct fsdp *f, const struct fsdp_model *m,
+                          train_error_t *err)
 {
-    struct fsdp_lender l = {
-        f->plan, f->visits, f->n_visits, f->tail, (uintptr_t)f->grads.t.data,
-        f->esize};
-    uintptr_t *where = calloc (f->n_visits, sizeof (*where));
-
-    if (!where)
-        return err_set (err, TRAIN_ENOMEM, "no memory for %zu rooms",
-                        f->n_visits);
-    *bytes = fsdp_lendable (&l, where);
-    for (size_t v = 1; v < f->n_visits - f->tail; v++)
-        at[v] = (char *)f->grads.t.data + (where[v] - l.base);
-    free (where);
-    return TRAIN_OK;
-}
-
-train_status_t fsdp_rooms (struct fsdp *f, const struct fsdp_model *m,
-                           train_error_t *err)
-{
-    train_status_t status;
-    void **at;
-    size_t bytes = 0;
+    char *grads = f->grads.t.data;
+    struct fsdp_lender l = {f->plan, f->visits,        f->n_visits,
+                            f->tail, (uintptr_t)grads, f->esize};
+    size_t at, *until;
 
     f->lends = f->spend != NULL;
-    if (!f->sharded || !f->spend || !m->rooms)
+    if (!f->sharded || !f->spend || !m->lend)
         return TRAIN_OK;
-    if (!(at = calloc (f->n_visits + 1, sizeof (*at))))
-        return err_set (err, TRAIN_ENOMEM, "no memory for %zu rooms",
+    if (!(until = calloc (f->n_visits, sizeof (*until))))
+        return err_set (err, TRAIN_ENOMEM, "no memory for %zu visits",
                         f->n_visits);
-    status = divide (f, at, &bytes, err);
-    if (status == TRAIN_OK) {
-        f->lends = bytes > 0;
-        m->rooms (f->arg, at, bytes);
-    }
-    free (at);
-    return status;
+    f->lends = fsdp_lendable (&l, &at, until);
+    m->lend (f->arg, f->lends ? grads + at : NULL, until);
+    free (until);
+    return TRAIN_OK;
 }
 
 bool fsdp_lends (const struct fsdp *f)

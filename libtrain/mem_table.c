@@ -297,10 +297,11 @@ static train_status_t need_host (train_decoder_t *m, int pass, int seq,
     return m->work->prepare (m, pass, seq, &need->attention, err);
 }
 
-/* Gradients are written, not added: those of the whole model, or of a shard. */
-static train_status_t need_rooms (const train_decoder_t *m,
-                                  const train_trainer_options_t *o, int world,
-                                  struct decoder_need *need, train_error_t *err)
+/* Gradients are written, not added: those of the whole model, or of a shard,
+ * are lent, to [until] of the decoder. */
+static train_status_t need_loan (train_decoder_t *m,
+                                 const train_trainer_options_t *o, int world,
+                                 struct decoder_need *need, train_error_t *err)
 {
     const struct fsdp_options f = {
         .wrap = o->wrap,
@@ -310,11 +311,14 @@ static train_status_t need_rooms (const train_decoder_t *m,
         .offload_weights = o->offload_weights,
     };
 
-    need->lend = decoder_lendable (m);
+    bool lends;
+
     if (o->strategy < TRAIN_SHARD_GRAD_OP)
-        return TRAIN_OK;
-    need->roomless = m->config.tie ? m->dims.L : m->dims.L + 1;
-    return fsdp_lends_decoder (&f, m, world, &need->lend, err);
+        lends = decoder_lendable (m, m->until);
+    else
+        TRY (fsdp_lends_decoder (&f, m, world, &lends, m->until, err));
+    need->until = lends ? m->until : NULL;
+    return TRAIN_OK;
 }
 
 /* Rings of four slots (host_seg.c): one a rank, one of sums, one of results. */
@@ -344,7 +348,7 @@ size_t mem_saved (const train_decoder_config_t *model,
     return bytes;
 }
 
-/* The layout of a pass of [m], whose rooms [need] has. */
+/* The layout of a pass of [m], whose loan [need] has. */
 static train_status_t lay (train_decoder_t *m, bool gpu, bool sm_90a, int pass,
                            int seq, struct decoder_need *need,
                            struct decoder_acts *acts, train_error_t *err)
@@ -361,8 +365,7 @@ static struct decoder_need need_of (const train_decoder_t *m, bool docs)
     return (struct decoder_need){.recompute = (int)m->config.recompute,
                                  .docs = docs,
                                  .elem = m->kern->elem_size,
-                                 .real = m->kern->real_size,
-                                 .roomless = decoder_roomless (m)};
+                                 .real = m->kern->real_size};
 }
 
 train_status_t mem_acts (const train_decoder_config_t *model, bool sm_90a,
@@ -408,7 +411,7 @@ static train_status_t make (const train_decoder_config_t *model,
     return is_alone (l) ? freeze (*ret, l->o, err) : TRAIN_OK;
 }
 
-/* Of a pass of [rows]; where a step has one pass gradients lend their rooms. */
+/* Of a pass of [rows]; where a step has one pass gradients are lent. */
 static train_status_t acts_of (train_decoder_t *m, const struct layout *l,
                                int rows, struct decoder_acts *ret,
                                train_error_t *err)
@@ -417,7 +420,7 @@ static train_status_t acts_of (train_decoder_t *m, const struct layout *l,
     int most = (l->o->batch + l->world - 1) / l->world;
 
     if (l->gpu && most <= mem_pass (l->o, l->world))
-        TRY (need_rooms (m, l->o, l->world, &need, err));
+        TRY (need_loan (m, l->o, l->world, &need, err));
     return lay (m, l->gpu, l->sm_90a, rows, l->seq, &need, ret, err);
 }
 

@@ -80,27 +80,35 @@ static void check_unused (struct job *job, int rank, struct rank *r)
         note (job, rank, names, 0, 0, 0);
 }
 
-/* Shards do in a step of one pass, where no flat unit is visited twice beside
- * others; replicas' gradients are in no whole lines here. */
-static bool may_lend (const struct rank *r)
+/* A step of one pass does. What is left where blocks are in the flat unit of a tied
+ * head may be too little. */
+static bool lends (const struct rank *r)
 {
-    return run.opts.strategy >= TRAIN_SHARD_GRAD_OP && r->passes == 1
-           && r->rows > 0 && !run.opts.no_sync
-           && (!run.tie || run.opts.least == 0);
+    bool may = r->passes == 1 && r->rows > 0 && !run.opts.no_sync;
+    bool little = run.tie && run.opts.least > 0
+                  && run.opts.strategy >= TRAIN_SHARD_GRAD_OP;
+
+    return r->decoder->layout.lent > 0 ? may : !may || little;
 }
 
-/* Is it foreseen what each room has? Made-up memory begins anywhere in a line. */
-static void check_rooms (struct job *job, int rank, struct rank *r)
+/* Is the loan foreseen? Made-up memory begins anywhere in a line. */
+static void check_loan (struct job *job, int rank, struct rank *r)
 {
-    size_t had = r->decoder->room_bytes, bytes = 1;
+    size_t until[8]; /* more than the layers */
+    bool lends = false;
 
     if (run.opts.strategy < TRAIN_SHARD_GRAD_OP)
         return;
     if (fsdp_lends_decoder (&run.opts, r->decoder, train_group_size (r->group),
-                            &bytes, NULL)
+                            &lends, until, NULL)
             != TRAIN_OK
-        || bytes > had + DECODER_ALIGN || had > bytes + DECODER_ALIGN)
-        note (job, rank, "rooms foretold and had", (int)bytes, 0, had);
+        || lends != (r->decoder->given != NULL))
+        note (job, rank, "a loan foretold or had alone", lends, 0, 0);
+    for (size_t l = 0; lends && l <= r->decoder->dims.L; l++)
+        if (until[l] > r->decoder->until[l] + DECODER_ALIGN
+            || r->decoder->until[l] > until[l] + DECODER_ALIGN)
+            note (job, rank, "a loan foretold and had", (int)until[l], (int)l,
+                  r->decoder->until[l]);
 }
 
 static void body (struct job *job, int rank, train_group_t *group)
@@ -111,15 +119,15 @@ static void body (struct job *job, int rank, train_group_t *group)
 
     seen->status = open_rank (&r, &seen->err);
     if (seen->status == TRAIN_OK)
-        check_rooms (job, rank, &r);
+        check_loan (job, rank, &r);
     for (int s = 0; s < run.steps && seen->status == TRAIN_OK; s++) {
         double got[2];
 
         seen->status = rank_step (&r, s, got, &seen->err);
         if (seen->status == TRAIN_OK && r.decoder->spent)
             note (job, rank, "gradients are spent behind a step", 0, s, 0);
-        if (may_lend (&r) != (r.decoder->layout.lent > 0))
-            note (job, rank, "rooms", 0, s, r.decoder->layout.lent);
+        if (!lends (&r))
+            note (job, rank, "lent", 0, s, r.decoder->layout.lent);
         if (seen->status != TRAIN_OK
             || (near (got[0], run.want[s], run.bound)
                 && near (got[1], run.norm[s], 100 * run.bound)))
