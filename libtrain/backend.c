@@ -47,3 +47,27 @@ train_status_t backend_find (const char *name,
     return err_set (err, TRAIN_EINVAL,
                     "no device '%s'; there are host and cuda", name);
 }
+
+static int elem_of (train_dtype_t dtype)
+{
+    return dtype == TRAIN_F32    ? KERN_F32
+           : dtype == TRAIN_BF16 ? KERN_BF16
+                                 : KERN_F16;
+}
+
+void backend_cast (const struct backend_ops *ops, void *dst, train_dtype_t to,
+                   const void *src, train_dtype_t from, size_t n, void *stream)
+{
+    int wide = (int)train_dtype_size (from), thin = (int)train_dtype_size (to);
+    struct kern_view out = {
+        .data = dst, .compact = 1, .in_size = thin, .wire_size = thin, .n = n};
+    struct kern_view in = {.data = (void *)(uintptr_t)src,
+                           .compact = 1,
+                           .from = elem_of (from),
+                           .to = elem_of (to),
+                           .in_size = wide,
+                           .wire_size = thin,
+                           .n = n};
+
+    ops->view->move (&out, &in, stream);
+}

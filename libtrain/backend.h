@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include <train/status.h>
+#include <train/tensor.h>
 
 #include "kernels/view.h"
 
@@ -217,6 +218,10 @@ struct flat_ops {
 train_status_t backend_find (const char *name,
                              const struct backend_ops **ret_ops,
                              train_error_t *err);
+
+/* backend_cast - [n] of one type to another, F32 and the halves, enqueued. */
+void backend_cast (const struct backend_ops *ops, void *dst, train_dtype_t to,
+                   const void *src, train_dtype_t from, size_t n, void *stream);
 
 /* backend_replace - of tests: this one is "cuda" from now on; NULL: the real.
  */

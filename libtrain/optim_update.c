@@ -1,17 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * optim_update.c - an update of AdamW: on the host, enqueued on a GPU, of halves
  * by their masters */
-#include "config.h"
-
 #include <math.h>
 
 #include "err.h"
 #include "kernels/kernels.h"
 #include "optim_state.h"
-
-#ifndef HAVE_CUDA
-#define HAVE_CUDA 0
-#endif
 
 static train_status_t check_tensor (const train_adamw_t *a, const DLTensor *t,
                                     size_t n, train_dtype_t want,
@@ -76,43 +70,23 @@ static size_t master_at (const train_adamw_t *a, const struct adamw_range *r)
 static void take_masters (train_adamw_t *a, const DLTensor *weights,
                           void *stream)
 {
-    void (*widen) (float *, const uint16_t *, size_t, void *) =
-        a->dtype == TRAIN_BF16 ? kern_cast_bf16_f32_host
-                               : kern_cast_f16_f32_host;
+    float *masters = start (&a->masters.t);
+    const uint16_t *from = start (weights);
 
     if (!adamw_is_half (a) || a->has_masters)
         return;
     a->has_masters = true;
-#if HAVE_CUDA
-    if (a->gpu)
-        widen = a->dtype == TRAIN_BF16 ? kern_cast_bf16_f32_cuda
-                                       : kern_cast_f16_f32_cuda;
-#endif
     if (a->state == a->numel) {
-        widen (start (&a->masters.t), start (weights), a->numel, stream);
+        backend_cast (a->ops, masters, TRAIN_F32, from, a->dtype, a->numel,
+                      stream);
         return;
     }
     for (size_t i = 0; i < a->n_ranges; i++) {
         const struct adamw_range *r = &a->range[i];
 
-        widen ((float *)start (&a->masters.t) + r->at,
-               (const uint16_t *)start (weights) + r->offset, r->count, stream);
+        backend_cast (a->ops, masters + r->at, TRAIN_F32, from + r->offset,
+                      a->dtype, r->count, stream);
     }
-}
-
-static void narrow (const train_adamw_t *a, uint16_t *to, const float *from,
-                    size_t n, void *stream)
-{
-    void (*run) (uint16_t *, const float *, size_t, void *) =
-        a->dtype == TRAIN_BF16 ? kern_cast_f32_bf16_host
-                               : kern_cast_f32_f16_host;
-
-#if HAVE_CUDA
-    if (a->gpu)
-        run = a->dtype == TRAIN_BF16 ? kern_cast_f32_bf16_cuda
-                                     : kern_cast_f32_f16_cuda;
-#endif
-    run (to, from, n, stream);
 }
 
 struct adamw_key {
@@ -158,23 +132,6 @@ struct part {
     size_t first, n;
 };
 
-/* Of F32 to F16, as narrow; by the backend's kernels. */
-static void shorten (const train_adamw_t *a, uint16_t *to, float *from,
-                     size_t n, void *stream)
-{
-    struct kern_view out = {
-        .data = to, .compact = 1, .in_size = 2, .wire_size = 2, .n = n};
-    struct kern_view in = {.data = from,
-                           .compact = 1,
-                           .from = KERN_F32,
-                           .to = KERN_F16,
-                           .in_size = 4,
-                           .wire_size = 2,
-                           .n = n};
-
-    a->ops->view->move (&out, &in, stream);
-}
-
 /* The kernel writes the copy of bf16 itself. */
 static void update_part (const struct update *u, const struct adamw_range *r,
                          const struct part *x)
@@ -189,10 +146,9 @@ static void update_part (const struct update *u, const struct adamw_range *r,
                          r->decay ? o->weight_decay : 0, a->updates + 1,
                          r->first + (x->first - r->offset),
                          o->stochastic ? key.word : NULL, u->stream);
-    if (u->f16 && adamw_is_half (a))
-        narrow (a, x->copy, x->p, x->n, u->stream);
-    else if (u->f16)
-        shorten (a, x->copy, x->p, x->n, u->stream);
+    if (u->f16)
+        backend_cast (a->ops, x->copy, TRAIN_F16, x->p, TRAIN_F32, x->n,
+                      u->stream);
 }
 
 /* Elements of range [r] from number [from] on. What was brought begins at [at]
@@ -377,12 +333,14 @@ static void narrow_all (const train_adamw_t *a, uint16_t *weights)
     const float *masters = start (&a->masters.t);
 
     if (a->state == a->numel) {
-        narrow (a, weights, masters, a->numel, NULL);
+        backend_cast (a->ops, weights, a->dtype, masters, TRAIN_F32, a->numel,
+                      NULL);
         return;
     }
     for (size_t i = 0; i < a->n_ranges; i++)
-        narrow (a, weights + a->range[i].offset, masters + a->range[i].at,
-                a->range[i].count, NULL);
+        backend_cast (a->ops, weights + a->range[i].offset, a->dtype,
+                      masters + a->range[i].at, TRAIN_F32, a->range[i].count,
+                      NULL);
 }
 
 train_status_t adamw_narrow (train_adamw_t *a, DLTensor *weights,
