@@ -5,6 +5,7 @@
  * Beside adapters nearly all weights are such. (Hu et al. 2021,
  * arXiv:2106.09685.) */
 #include <stdlib.h>
+#include <string.h>
 
 #include "decoder_impl.h"
 #include "err.h"
@@ -81,6 +82,7 @@ static void thaw (train_decoder_t *m)
     free (m->grad_at);
     m->still = NULL;
     m->grad_at = NULL;
+    m->in_rooms = false;
     m->grad_numel = m->numel;
 }
 
@@ -130,22 +132,36 @@ size_t decoder_grad_at (const train_decoder_t *m, size_t offset)
     return m->grad_at ? m->grad_at[param_at (m, offset)] : offset;
 }
 
+size_t decoder_widest_vector (const train_decoder_t *m)
+{
+    return m->dims.C > m->dims.Q ? m->dims.C : m->dims.Q;
+}
+
 size_t decoder_sink (const train_decoder_t *m)
 {
-    size_t C = m->dims.C, Q = m->dims.Q;
+    return !m->grad_at || m->in_rooms ? 0 : decoder_widest_vector (m);
+}
 
-    return !m->grad_at ? 0 : C > Q ? C : Q;
+train_status_t decoder_place_grads (train_decoder_t *m, const size_t *at,
+                                    train_error_t *err)
+{
+    if (!(m->grad_at = calloc (m->n_params, sizeof (*m->grad_at))))
+        return err_set (err, TRAIN_ENOMEM, "no memory for %zu places",
+                        m->n_params);
+    memcpy (m->grad_at, at, m->n_params * sizeof (*at));
+    m->in_rooms = true;
+    return TRAIN_OK;
 }
 
 void *decoder_own_grad (const train_decoder_t *m, size_t unit, size_t offset)
 {
     size_t i = param_at (m, offset);
-    char *base = m->grads.t.data;
+    char *base = m->in_rooms ? m->places[unit].grads : m->grads.t.data;
+    size_t sink = m->in_rooms ? 0 : m->grad_numel;
 
     if (m->still[i] && m->params[i].ndim == 2)
         return NULL;
     if (!m->grad_at)
         return decoder_grad_place (m, unit, offset);
-    return base
-           + (m->still[i] ? m->grad_numel : m->grad_at[i]) * m->kern->real_size;
+    return base + (m->still[i] ? sink : m->grad_at[i]) * m->kern->real_size;
 }

@@ -196,7 +196,8 @@ struct train_decoder {
     size_t
         *grad_at; /* (n_params) of what trains, in the arena of gradients; NULL:
                         that is as the weights lie */
-    size_t grad_numel;            /* elements of it */
+    bool in_rooms;     /* it is so in the gradients that each unit is given */
+    size_t grad_numel; /* elements of the arena */
     struct decoder_block *blocks; /* (L) */
     size_t embed, norm_f, head;   /* offsets; head is embed's when tied */
     struct decoder_unit *units;   /* (L + 2) */
@@ -447,7 +448,11 @@ train_status_t decoder_take_choices (train_decoder_t *decoder, const void *from,
  * decoder_is_still - is the parameter that begins at [offset] such?
  * decoder_grad_at - where its gradient begins in the arena.
  * decoder_own_grad - its gradient, of unit [u]; NULL: a still matrix.
- * decoder_sink - elements behind that arena that still vectors share. */
+ * decoder_sink - elements behind that arena that still vectors share.
+ * decoder_place_grads - of a decoder without arenas, after decoder_freeze: the
+ * gradients that a unit is given are a room with those of what is not still:
+ * [at] (n_params) is where each begins, copied. Still vectors share
+ * decoder_widest_vector elements at the room's beginning. TRAIN_ENOMEM. */
 train_status_t decoder_freeze (train_decoder_t *decoder, const bool *frozen,
                                bool alone, train_error_t *err);
 bool decoder_is_still (const train_decoder_t *decoder, size_t offset);
@@ -455,6 +460,9 @@ size_t decoder_grad_at (const train_decoder_t *decoder, size_t offset);
 void *decoder_own_grad (const train_decoder_t *decoder, size_t u,
                         size_t offset);
 size_t decoder_sink (const train_decoder_t *decoder);
+size_t decoder_widest_vector (const train_decoder_t *decoder);
+train_status_t decoder_place_grads (train_decoder_t *decoder, const size_t *at,
+                                    train_error_t *err);
 
 /* decoder_act - array of block [l]. decoder_weight, decoder_grad - what lies at
  * [offset] of the arena, which is of unit [u]; decoder_grad is NULL of a matrix

@@ -21,16 +21,6 @@ train_status_t fsdp_view (const struct fsdp *f, train_tensor_t *t, void *data,
     return TRAIN_OK;
 }
 
-size_t fsdp_whole_at (const struct fsdp *f, size_t u)
-{
-    return f->units[u].plan->at * f->world * f->esize;
-}
-
-size_t fsdp_whole_bytes (const struct fsdp *f, size_t u)
-{
-    return f->units[u].plan->chunk * f->world * f->esize;
-}
-
 train_status_t fsdp_alloc (const struct fsdp *f, void *ret, size_t bytes,
                            const char *what, train_error_t *err)
 {
@@ -121,8 +111,16 @@ static train_status_t make_plan (struct fsdp *f, const struct fsdp_model *m,
                                     err);
 }
 
-/* Where each unit of the model begins in its flat unit: at its first parameter
- * that has elements of its own. */
+/* The bundle of a unit of the model; -1 when there is none. */
+static int bundle_of (const struct fsdp *f, size_t unit)
+{
+    int flat = train_shard_unit_of (f->plan, (int)unit);
+
+    return flat < 0 ? -1 : (int)f->flats[flat].plan->bundle;
+}
+
+/* Where each unit of the model begins in its bundle: at its first parameter that
+ * has elements of its own. */
 static train_status_t make_offsets (struct fsdp *f, const struct fsdp_model *m,
                                     train_error_t *err)
 {
@@ -133,9 +131,15 @@ static train_status_t make_offsets (struct fsdp *f, const struct fsdp_model *m,
             n = (size_t)m->params[i].unit + 1;
     if (!(f->offset_of = calloc (n, sizeof (*f->offset_of))))
         return err_set (err, TRAIN_ENOMEM, "no memory for %zu units", n);
-    for (size_t i = m->n_params; i-- > 0;)
+    for (size_t i = m->n_params; i-- > 0;) {
+        size_t flat = 0;
+
+        while (i >= f->flats[flat].plan->param + f->flats[flat].plan->n_params)
+            flat++;
         if (m->params[i].tied < 0)
-            f->offset_of[m->params[i].unit] = train_shard_offset (f->plan, i);
+            f->offset_of[m->params[i].unit] =
+                f->flats[flat].at + train_shard_offset (f->plan, i);
+    }
     return TRAIN_OK;
 }
 
@@ -166,7 +170,7 @@ static train_status_t make_stays (struct fsdp *f, const struct fsdp_model *m,
         return err_set (err, TRAIN_ENOMEM, "no memory for %zu visits",
                         m->n_visits);
     for (size_t i = 0; i < m->n_visits; i++) {
-        int unit = train_shard_unit_of (f->plan, (int)m->visits[i]);
+        int unit = bundle_of (f, m->visits[i]);
         struct fsdp_stay *last = f->n_stays ? &f->stays[f->n_stays - 1] : NULL;
 
         if (unit < 0)
@@ -187,16 +191,27 @@ static train_status_t make_stays (struct fsdp *f, const struct fsdp_model *m,
     return TRAIN_OK;
 }
 
-static train_status_t make_units (struct fsdp *f, train_error_t *err)
+/* What the rules say of parameters. */
+static train_status_t copy_rules (struct fsdp *f, const struct fsdp_model *m,
+                                  train_error_t *err)
 {
-    f->n_units = train_shard_n_units (f->plan);
-    f->units = calloc (f->n_units, sizeof (*f->units));
-    f->works = calloc (f->n_units, sizeof (*f->works));
-    if (!f->units || !f->works)
-        return err_set (err, TRAIN_ENOMEM, "no memory for %zu units",
-                        f->n_units);
-    for (size_t i = 0; i < f->n_units; i++)
-        f->units[i].plan = train_shard_unit (f->plan, i);
+    size_t n = m->n_params;
+
+    f->no_decay = calloc (n + 1, sizeof (*f->no_decay));
+    f->frozen = calloc (n + 1, sizeof (*f->frozen));
+    if (m->grad_at)
+        f->grad_at = calloc (n + 1, sizeof (*f->grad_at));
+    if (!f->no_decay || !f->frozen || (m->grad_at && !f->grad_at))
+        return err_set (err, TRAIN_ENOMEM, "no memory for rules");
+    for (size_t i = 0; i < n; i++) {
+        f->no_decay[i] = m->no_decay && m->no_decay[i];
+        f->frozen[i] = m->frozen && m->frozen[i];
+        f->apart |= f->sharded && m->params[i].still;
+        if (m->grad_at)
+            f->grad_at[i] = m->grad_at[i];
+    }
+    f->apart |= f->grad_at != NULL;
+    f->sink = m->sink;
     return TRAIN_OK;
 }
 
@@ -212,19 +227,29 @@ static train_status_t far_room (const struct fsdp *f, void **ret, size_t bytes,
     return TRAIN_OK;
 }
 
+/* Elements that are weights and masters in one, or masters alone. */
+static size_t n_masters (const struct fsdp *f)
+{
+    return f->wdtype == f->dtype ? train_shard_size (f->plan)
+                                 : train_shard_moving (f->plan);
+}
+
 /* Masters of their own, of a shard or of halves: with the gradients, or in the
- * host's memory; where they begin goes to [ret], NULL: the model's are they. */
+ * host's memory; where they begin goes to [ret], NULL: the model's are they, or
+ * the optimizer has them. */
 static train_status_t make_masters (struct fsdp *f, void **ret,
                                     train_error_t *err)
 {
     bool low = f->wdtype != f->dtype;
     bool far = low ? f->opts.offload : f->brings;
-    size_t bytes = train_shard_size (f->plan) * f->esize;
-    size_t arrays = (size_t)((f->sharded || low) && !far) + f->sharded;
+    bool own = f->sharded || (low && !f->apart);
+    size_t bytes = n_masters (f) * f->esize;
+    size_t all = (own && !far ? bytes : 0)
+                 + (f->sharded ? train_shard_moving (f->plan) * f->esize : 0);
 
-    if (arrays)
-        TRY (fsdp_alloc (f, &f->arena, arrays * bytes, "a shard", err));
-    *ret = f->sharded || low ? f->arena : NULL;
+    if (all)
+        TRY (fsdp_alloc (f, &f->arena, all, "a shard", err));
+    *ret = own ? f->arena : NULL;
     if (!far)
         return TRAIN_OK;
     TRY (far_room (f, &f->far, bytes, "masters", err));
@@ -232,15 +257,32 @@ static train_status_t make_masters (struct fsdp *f, void **ret,
     return TRAIN_OK;
 }
 
+/* What is still of the shard has no masters: of halves it is in memory of its
+ * own, else behind the weights that train. */
+static train_status_t make_base (struct fsdp *f, train_error_t *err)
+{
+    size_t own = train_shard_moving (f->plan);
+
+    if (!f->sharded || !f->apart)
+        return TRAIN_OK;
+    f->own_base = f->wdtype != f->dtype;
+    if (f->own_base)
+        return fsdp_alloc (f, &f->base,
+                           (train_shard_size (f->plan) - own) * f->wsize,
+                           "frozen weights", err);
+    f->base = (char *)f->arena + own * f->esize;
+    return TRAIN_OK;
+}
+
 /* What the masters are rounded to, where they are. */
 static train_status_t make_low (struct fsdp *f, const struct fsdp_model *m,
                                 train_error_t *err)
 {
-    size_t bytes = train_shard_size (f->plan) * f->wsize;
+    size_t bytes = train_shard_moving (f->plan) * f->wsize;
     void *low = m->weights;
 
     f->late = f->opts.round_late && f->wdtype != f->dtype;
-    if (f->wdtype == f->dtype || f->late)
+    if (f->wdtype == f->dtype || f->late || (f->apart && !f->sharded))
         return TRAIN_OK;
     f->own_low = f->sharded;
     if (f->brings)
@@ -254,21 +296,24 @@ static train_status_t make_low (struct fsdp *f, const struct fsdp_model *m,
 static train_status_t make_shard (struct fsdp *f, const struct fsdp_model *m,
                                   train_error_t *err)
 {
-    size_t n = train_shard_size (f->plan);
+    size_t n = n_masters (f);
     void *weights = NULL, *grads = m->grads;
+    bool model = f->apart && !f->sharded;
 
-    f->held.shard = n;
+    f->held.shard = train_shard_size (f->plan);
     TRY (make_masters (f, &weights, err));
+    TRY (make_base (f, err));
     TRY (make_low (f, m, err));
     if (f->sharded) {
         grads = (char *)f->arena + (f->far ? 0 : n * f->esize);
         TRY (fsdp_rooms_make (f, err));
     }
-    TRY (fsdp_view (f, &f->weights, weights ? weights : m->weights, f->dtype, n,
-                    err));
+    TRY (fsdp_view (f, &f->weights, weights ? weights : m->weights,
+                    model ? f->wdtype : f->dtype, n, err));
     if (f->far)
         f->weights.t.device = (DLDevice){kDLCPU, 0};
-    TRY (fsdp_view (f, &f->grads, grads, f->dtype, n, err));
+    TRY (fsdp_view (f, &f->grads, grads, f->dtype,
+                    model ? m->n_grads : train_shard_moving (f->plan), err));
     if (!f->sharded)
         fsdp_widen (f);
     return TRAIN_OK;
@@ -280,8 +325,9 @@ static train_status_t set_up (struct fsdp *f, const struct fsdp_model *m,
     TRY (make_plan (f, m, err));
     if (train_shard_numel (f->plan) == 0)
         return err_set (err, TRAIN_EINVAL, "fsdp: the model has no element");
+    TRY (copy_rules (f, m, err));
+    TRY (fsdp_flats_make (f, err));
     TRY (make_offsets (f, m, err));
-    TRY (make_units (f, err));
     TRY (make_stays (f, m, err));
     TRY (make_shard (f, m, err));
     return fsdp_loan (f, m, err);
@@ -350,17 +396,19 @@ void fsdp_destroy (struct fsdp *f)
     else if (f->own_low && f->low)
         f->ops->unpin (f->low, train_shard_size (f->plan) * f->wsize);
     f->ops->free (f->all);
+    if (f->own_base)
+        f->ops->free (f->base);
     f->ops->free (f->arena);
     if (f->far)
         f->ops->unpin (f->far, train_shard_size (f->plan) * f->esize);
-    free (f->works);
-    free (f->units);
+    fsdp_flats_free (f);
     free (f->stays);
     free (f->stay_of);
     free (f->visits);
     free (f->offset_of);
     free (f->no_decay);
     free (f->frozen);
+    free (f->grad_at);
     free (f->each.seen);
     train_shard_plan_destroy (f->plan);
     free (f);
@@ -403,7 +451,7 @@ struct fsdp_held fsdp_held (const struct fsdp *f)
 
 double fsdp_sumsq (const struct fsdp *f)
 {
-    size_t n = train_shard_size (f->plan);
+    size_t n = (size_t)train_tensor_numel (&f->grads.t);
     double sum = 0;
 
     if (!f->sharded && train_group_rank (f->group) != 0)

@@ -14,6 +14,11 @@
  * backward, and through the passes of a step. TRAIN_DDP sums each flat unit in
  * place, TRAIN_NO_SHARD all of them by one call at the end.
  *
+ * Where half of a model or more is frozen, what is gathered for a stay is a bundle
+ * of flat units, those that train and those that do not (train/shard.h): both are
+ * gathered, one behind the other, and gradients are made, kept and reduced of the
+ * first alone. Replicas have gradients and masters of what trains alone.
+ *
  * On a GPU a pass writes a unit's gradients, so nothing is filled with zeros that
  * a product writes whole, and the first reduction of a step writes the shard's.
  * In a step of one pass the shard's gradients (replicas: the gradients) hold
@@ -65,6 +70,11 @@ struct fsdp_options {
     train_dtype_t reduce; /* of gradients on the wire: their type, or sharded
                              TRAIN_BF16 for F32 (sums are F32 there, rounded
                              once) */
+    /* Patterns (fnmatch(3)) of parameters' names, joined by commas; NULL or "":
+     * none. Of fsdp_of_decoder.
+     *   no_decay   beside those that do not decay anyway
+     *   frozen     no update, no gradient, no part in the norm */
+    const char *no_decay, *frozen;
 };
 
 /* What the engine knows of a model. Copied, but for [arg] and the arenas. */
@@ -97,6 +107,16 @@ struct fsdp_model {
     /* Of TRAIN_NO_SHARD and TRAIN_DDP: the whole model, in the order of the
      * parameters; set_unit is not called. Else NULL. */
     void *weights, *grads;
+    const bool *no_decay, *frozen; /* (n_params) NULL: none */
+    /* Sharded, where parameters are still (train/shard.h): set_unit's gradients
+     * are the bundle's then, [sink] elements that nobody reads and behind them
+     * what fsdp_room_at says. */
+    size_t sink;
+    /* Replicas whose gradients are those of what trains alone: where each
+     * parameter's begin, SIZE_MAX: it has none; [n_grads] in all. The weights of
+     * halves have no masters here then. NULL: as the weights lie. */
+    const size_t *grad_at;
+    size_t n_grads;
 };
 
 /* Elements, padding included; peaks since the beginning. */
@@ -144,19 +164,32 @@ train_status_t fsdp_lends_decoder (const struct fsdp_options *opts,
 
 /* fsdp_of_decoder - the same for a decoder, whose hooks are set: it is one
  * without arenas for the sharded strategies, with arenas for the others.
- * Destroy the engine before the decoder. */
+ * Destroy the engine before the decoder. Where half of the model or more is
+ * frozen, and nothing is offloaded, frozen weights have no masters and no
+ * gradients, and are gathered and not reduced.
+ * TRAIN_EINVAL: a pattern fits no parameter, or frozen fits all. */
 train_status_t fsdp_of_decoder (const struct fsdp_options *opts,
                                 train_group_t *group, train_decoder_t *decoder,
                                 struct fsdp **ret_fsdp, train_error_t *err);
-/* fsdp_rules - once, before fsdp_adamw. Patterns (fnmatch(3)) of parameters'
- * names, joined by commas; NULL or "": none.
- *   no_decay   beside those that do not decay anyway
- *   frozen     no update, no gradient, no part in the norm
- * TRAIN_EINVAL: a pattern fits no parameter, or frozen fits all. */
-train_status_t fsdp_rules (struct fsdp *fsdp, const char *no_decay,
-                           const char *frozen, train_error_t *err);
-/* fsdp_frozen - (parameters) by these; it lives with the engine. NULL: none yet. */
-const bool *fsdp_frozen (const struct fsdp *fsdp);
+/* fsdp_wants_apart - is what is [still] (n) to have no masters and no gradients?
+ * That is worth more than a shard's gradients as room for activations where it is
+ * half of the model. What is offloaded has one order. */
+bool fsdp_wants_apart (const struct fsdp_options *opts,
+                       const train_shard_param_t *params, size_t n,
+                       const bool *still);
+/* fsdp_plan_of_decoder - the plan that an engine over it makes, sharded by [world]
+ * ranks, once decoder_freeze has been called. TRAIN_EINVAL, TRAIN_ENOMEM. */
+train_status_t fsdp_plan_of_decoder (const struct fsdp_options *opts,
+                                     const train_decoder_t *decoder, int world,
+                                     train_shard_plan_t **ret,
+                                     train_error_t *err);
+/* fsdp_apart - is it so? fsdp_room_at - where the gradients of a parameter begin
+ * in its bundle's; SIZE_MAX: it has none. Sharded. */
+bool fsdp_apart (const struct fsdp *fsdp);
+size_t fsdp_room_at (const struct fsdp *fsdp, size_t param);
+/* fsdp_grad_range - where in fsdp_grads a parameter's part here is; count 0 of one
+ * that has none. */
+train_shard_range_t fsdp_grad_range (const struct fsdp *fsdp, size_t param);
 /* fsdp_match - the parameters of a plan that such patterns fit.
  *   ret_no_decay, ret_frozen   (parameters) to be freed, after a failure too */
 train_status_t fsdp_match (const train_shard_plan_t *plan, const char *no_decay,
@@ -165,11 +198,13 @@ train_status_t fsdp_match (const train_shard_plan_t *plan, const char *no_decay,
 /* fsdp_init_decoder - each rank draws its shard of what train_decoder_init
  * draws, or has it from files, masters before they are rounded; no rank has more
  * than a unit of the model at a time. Local.
- *   files   of hf_open; adapters are drawn all the same. NULL: all is drawn */
+ *   files   of hf_open; adapters are drawn all the same. NULL: all is drawn
+ *   adamw   of fsdp_adamw, which may have masters; NULL: there is none yet */
 train_status_t fsdp_init_decoder (struct fsdp *fsdp,
                                   const train_decoder_t *decoder,
                                   const train_safetensors_t *files,
-                                  uint64_t seed, train_error_t *err);
+                                  uint64_t seed, train_adamw_t *adamw,
+                                  train_error_t *err);
 /* fsdp_adamw - an optimizer over this rank's shard. TRAIN_EINVAL: stochastic
  * rounding where round_late rounds anew. */
 train_status_t fsdp_adamw (const struct fsdp *fsdp,
@@ -183,7 +218,10 @@ const train_shard_plan_t *fsdp_plan (const struct fsdp *fsdp);
 int fsdp_rank (const struct fsdp *fsdp); /* in the plan */
 bool fsdp_is_sharded (const struct fsdp *fsdp);
 train_dtype_t fsdp_real (const struct fsdp *fsdp); /* of the shard */
-DLTensor *fsdp_weights (struct fsdp *fsdp); /* masters of the shard, 1-D */
+/* fsdp_weights - masters of the shard, 1-D. Apart, of halves: those that train
+ * alone; of such replicas the model's weights, whose masters AdamW has.
+ * fsdp_grads - apart: of what trains; replicas, as the decoder has them. */
+DLTensor *fsdp_weights (struct fsdp *fsdp);
 DLTensor *fsdp_grads (struct fsdp *fsdp);
 /* fsdp_updated - the masters have changed: round them to the model's type.
  * Before the next pass. Local. */
@@ -294,11 +332,21 @@ double fsdp_sumsq (const struct fsdp *fsdp);
 train_status_t fsdp_unused (struct fsdp *fsdp, char *text, size_t size,
                             train_error_t *err);
 
+struct adamw_wide;
+/* fsdp_spread - moments and masters as the shard's plan has them, of the host's
+ * memory (optim.h): all NULL where what is there lies so already. fsdp_collect -
+ * back; weights that are frozen become the masters, rounded. TRAIN_ENOMEM,
+ * TRAIN_EDEVICE. */
+train_status_t fsdp_spread (struct fsdp *fsdp, train_adamw_t *adamw,
+                            struct adamw_wide *ret, train_error_t *err);
+train_status_t fsdp_collect (struct fsdp *fsdp, train_adamw_t *adamw,
+                             const struct adamw_wide *wide, train_error_t *err);
+
 /* fsdp_give, fsdp_take - the whole model on rank [root] from shards such as
  * the weights or a moment, and back. Collective; flat unit by flat unit.
  *   shard   this rank's
  *   whole   of [root], elements in the order of the parameters; elsewhere NULL
- * With replicas a copy on root, and a broadcast. */
+ * With replicas a copy on root, and a broadcast. TRAIN_EINVAL: of halves apart. */
 train_status_t fsdp_give (struct fsdp *fsdp, const DLTensor *shard,
                           DLTensor *whole, int root, train_error_t *err);
 train_status_t fsdp_take (struct fsdp *fsdp, DLTensor *shard,

@@ -17,7 +17,7 @@ static bool has_slots (const struct fsdp *f)
 /* Kernels ask for weights that begin at whole lines. */
 static size_t bytes_of (const struct fsdp *f, size_t u)
 {
-    size_t bytes = f->units[u].plan->chunk * f->world * f->wsize;
+    size_t bytes = f->units[u].whole * f->wsize;
 
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
@@ -57,22 +57,27 @@ static train_status_t make_room (struct fsdp *f, train_group_t *group,
 }
 
 /* This rank's block, of itself or in its place at [to]. */
-static char *block (const struct fsdp *f, size_t u, char *to)
+static char *block (const struct fsdp *f, size_t r, char *to)
 {
-    return fsdp_in_place (f)
-               ? to + (size_t)f->rank * f->units[u].plan->chunk * f->wsize
-               : fsdp_block (f, u);
+    return fsdp_in_place (f, r)
+               ? to + (size_t)f->rank * f->flats[r].plan->chunk * f->wsize
+               : fsdp_block (f, r);
 }
 
-static train_status_t gather (struct fsdp *f, size_t u, char *to,
+/* Flat unit [r] to [to], behind the one before it. */
+static train_status_t gather (struct fsdp *f, size_t r, char *to,
                               train_error_t *err)
 {
-    const train_shard_unit_t *plan = f->units[u].plan;
+    const train_shard_unit_t *plan = f->flats[r].plan;
     train_tensor_t in, out;
 
     if (plan->chunk == 0)
         return TRAIN_OK;
-    TRY (fsdp_view (f, &in, block (f, u, to), f->wdtype, plan->chunk, err));
+    if (fsdp_in_place (f, r)) {
+        TRY (fsdp_fill_block (f, r, block (f, r, to), f->stream, err));
+        TRY (f->ops->sync (f->stream, err));
+    }
+    TRY (fsdp_view (f, &in, block (f, r, to), f->wdtype, plan->chunk, err));
     TRY (fsdp_view (f, &out, to, f->wdtype, plan->chunk * f->world, err));
     return train_all_gather (f->group, &in.t, &out.t, err);
 }
@@ -81,15 +86,14 @@ static train_status_t gather_all (struct fsdp *f, train_error_t *err)
 {
     char *to = f->all;
 
+    TRY (f->ops->sync (f->stream, err)); /* weights may be rounded there yet */
     for (size_t u = 0; u < f->n_units; u++) {
         f->units[u].weights = to;
         to += bytes_of (f, u);
-        TRY (fsdp_fill_block (f, u, block (f, u, f->units[u].weights),
-                              f->stream, err));
+        for (size_t r = f->units[u].first; r < f->units[u].end; r++)
+            TRY (gather (f, r, f->units[u].weights + f->flats[r].at * f->wsize,
+                         err));
     }
-    TRY (f->ops->sync (f->stream, err)); /* weights may be rounded there yet */
-    for (size_t u = 0; u < f->n_units; u++)
-        TRY (gather (f, u, f->units[u].weights, err));
     return TRAIN_OK;
 }
 

@@ -28,10 +28,30 @@ static void count (size_t *now, size_t *most, size_t n)
         *most = *now;
 }
 
-char *fsdp_block (const struct fsdp *f, size_t u)
+char *fsdp_block (const struct fsdp *f, size_t r)
 {
-    return (char *)(f->low ? f->low : f->weights.t.data)
-           + f->units[u].plan->at * f->wsize;
+    const train_shard_unit_t *plan = f->flats[r].plan;
+
+    if (plan->still)
+        return f->base + (plan->at - train_shard_moving (f->plan)) * f->wsize;
+    return (char *)(f->low ? f->low : f->weights.t.data) + plan->at * f->wsize;
+}
+
+static train_status_t gather_flat (struct fsdp *f, size_t u, size_t r,
+                                   train_error_t *err)
+{
+    size_t chunk = f->flats[r].plan->chunk;
+    char *to = f->units[u].weights + f->flats[r].at * f->wsize;
+    train_tensor_t in, out;
+    char *own;
+
+    if (chunk == 0)
+        return TRAIN_OK;
+    own = fsdp_in_place (f, r) ? to + (size_t)f->rank * chunk * f->wsize
+                               : fsdp_block (f, r);
+    TRY (fsdp_view (f, &in, own, f->wdtype, chunk, err));
+    TRY (fsdp_view (f, &out, to, f->wdtype, chunk * f->world, err));
+    return f->way->gather (f, u, r, &in.t, &out.t, err);
 }
 
 train_status_t fsdp_gather (struct fsdp *f, size_t stay, bool must,
@@ -39,27 +59,24 @@ train_status_t fsdp_gather (struct fsdp *f, size_t stay, bool must,
 {
     size_t u = f->stays[stay].unit;
     struct fsdp_unit *unit = &f->units[u];
-    size_t chunk = unit->plan->chunk;
-    train_tensor_t in, out;
-    char *own;
 
     if (unit->weights)
         return TRAIN_OK;
     if (take_slot (f, stay, must ? err : NULL) != TRAIN_OK)
         return must ? TRAIN_ESTATE : TRAIN_OK;
-    count (&f->held.weights, &f->held.most_weights, chunk * f->world);
-    if (chunk == 0)
-        return TRAIN_OK;
-    own = fsdp_in_place (f) ? unit->weights + (size_t)f->rank * chunk * f->wsize
-                            : fsdp_block (f, u);
-    TRY (fsdp_view (f, &in, own, f->wdtype, chunk, err));
-    TRY (fsdp_view (f, &out, unit->weights, f->wdtype, chunk * f->world, err));
-    return f->way->gather (f, u, &in.t, &out.t, err);
+    count (&f->held.weights, &f->held.most_weights, unit->whole);
+    for (size_t r = unit->first; r < unit->end; r++)
+        TRY (gather_flat (f, u, r, err));
+    return TRAIN_OK;
 }
 
 train_status_t fsdp_gather_wait (struct fsdp *f, size_t u, train_error_t *err)
 {
-    return f->way->wait (f, &f->units[u].gather, err);
+    const struct fsdp_unit *unit = &f->units[u];
+
+    for (size_t r = unit->first; r < unit->end; r++)
+        TRY (f->way->wait (f, &f->flats[r].gather, err));
+    return TRAIN_OK;
 }
 
 train_status_t fsdp_release (struct fsdp *f, size_t u, train_error_t *err)
@@ -68,28 +85,42 @@ train_status_t fsdp_release (struct fsdp *f, size_t u, train_error_t *err)
 
     if (!unit->weights)
         return TRAIN_OK;
-    TRY (f->way->wait (f, &unit->gather, err));
+    TRY (fsdp_gather_wait (f, u, err));
     TRY (f->way->release (f, unit->slot, err));
     f->slot_taken[unit->slot] = false;
     unit->weights = NULL;
-    f->held.weights -= unit->plan->chunk * f->world;
+    f->held.weights -= unit->whole;
     return TRAIN_OK;
+}
+
+/* Flat unit [r]'s part of its bundle's whole gradients. */
+static char *part (const struct fsdp *f, size_t r, char *whole, size_t size)
+{
+    return whole + f->flats[r].room_at * size;
+}
+
+static char *wire_part (const struct fsdp *f, size_t r, char *wire)
+{
+    return wire ? part (f, r, wire, train_dtype_size (f->opts.reduce)) : NULL;
 }
 
 /* Until the room's reduction has ended nobody touches its buffers. */
 static train_status_t empty (struct fsdp *f, struct fsdp_grads *g,
                              train_error_t *err)
 {
-    size_t n = f->units[g->unit].plan->chunk * f->world;
+    const struct fsdp_unit *unit = &f->units[g->unit];
     char *whole;
 
     if (!g->taken)
         return TRAIN_OK;
     whole = g->data ? g->data : f->kept + fsdp_whole_at (f, g->unit);
-    TRY (f->way->joined (f, g->unit, whole, g->wire, &g->work, err));
+    for (size_t r = unit->first; r < unit->end; r++)
+        TRY (f->way->joined (f, r, part (f, r, whole, f->esize),
+                             wire_part (f, r, g->wire),
+                             &g->works[r - unit->first], err));
     g->taken = false;
     if (g->data)
-        f->held.grads -= n;
+        f->held.grads -= unit->room;
     return TRAIN_OK;
 }
 
@@ -141,26 +172,40 @@ train_status_t fsdp_room (struct fsdp *f, size_t stay, train_error_t *err)
     return TRAIN_OK;
 }
 
-static train_status_t scatter (struct fsdp *f, size_t u, char *whole,
-                               struct fsdp_grads *g, train_error_t *err)
+static bool is_reduced (const struct fsdp *f, size_t r)
 {
-    if (f->units[u].plan->chunk == 0)
-        return TRAIN_OK;
-    return f->way->scatter (f, u, whole, g->wire, &g->work, err);
+    return !f->flats[r].still && f->flats[r].n_grads > 0;
+}
+
+/* [wire]   of the room; NULL: of the gradients' type
+ * [works]  of the bundle's flat units */
+static train_status_t scatter (struct fsdp *f, size_t u, char *whole,
+                               char *wire, struct fsdp_work *works,
+                               train_error_t *err)
+{
+    const struct fsdp_unit *unit = &f->units[u];
+
+    for (size_t r = unit->first; r < unit->end; r++)
+        if (is_reduced (f, r))
+            TRY (f->way->scatter (f, r, part (f, r, whole, f->esize),
+                                  wire_part (f, r, wire),
+                                  &works[r - unit->first], err));
+    return TRAIN_OK;
 }
 
 /* Replicas: the unit's gradients are summed where they are. */
 static train_status_t sum_in_place (struct fsdp *f, size_t u,
                                     train_error_t *err)
 {
-    const train_shard_unit_t *plan = f->units[u].plan;
+    size_t r = f->units[u].first; /* the only one */
     train_tensor_t t;
 
-    if (plan->chunk == 0)
+    if (!is_reduced (f, r))
         return TRAIN_OK;
-    TRY (fsdp_view (f, &t, (char *)f->grads.t.data + plan->at * f->esize,
-                    f->dtype, plan->chunk, err));
-    return f->way->sum (f, &t.t, &f->works[u], err);
+    TRY (fsdp_view (f, &t,
+                    (char *)f->grads.t.data + f->flats[r].grads * f->esize,
+                    f->dtype, f->flats[r].n_grads, err));
+    return f->way->sum (f, &t.t, &f->works[r], err);
 }
 
 /* Kept gradients are reduced through the rooms, of which they use the work and
@@ -175,20 +220,17 @@ static train_status_t reduce_kept (struct fsdp *f, size_t u, train_error_t *err)
         TRY (empty (f, g, err));
         g->taken = true;
         g->unit = u;
-        return scatter (f, u, whole, g, err);
+        return scatter (f, u, whole, g->wire, g->works, err);
     }
-    if (f->units[u].plan->chunk == 0)
-        return TRAIN_OK;
-    return f->way->scatter (f, u, whole, NULL, &f->works[u], err);
+    return scatter (f, u, whole, NULL, f->works + f->units[u].first, err);
 }
 
 train_status_t fsdp_reduce (struct fsdp *f, size_t u, bool again,
                             train_error_t *err)
 {
-    if (f->units[u].still)
-        return TRAIN_OK;
     if (f->owner)
-        return scatter (f, u, f->owner->data, f->owner, err);
+        return scatter (f, u, f->owner->data, f->owner->wire, f->owner->works,
+                        err);
     if (again || !f->last_pass || f->opts.strategy == TRAIN_NO_SHARD)
         return TRAIN_OK;
     return f->sharded ? reduce_kept (f, u, err) : sum_in_place (f, u, err);
@@ -198,13 +240,13 @@ train_status_t fsdp_reduce_wait (struct fsdp *f, train_error_t *err)
 {
     for (size_t i = 0; i < FSDP_N_GRADS; i++)
         TRY (empty (f, &f->room[(f->next_room + i) % FSDP_N_GRADS], err));
-    for (size_t u = f->n_units; u-- > 0;) {
-        if (f->kept)
-            TRY (f->way->joined (f, u, f->kept + fsdp_whole_at (f, u), NULL,
-                                 &f->works[u], err));
-        else
-            TRY (f->way->wait (f, &f->works[u], err));
-    }
+    for (size_t u = f->n_units; u-- > 0;)
+        for (size_t r = f->units[u].first; r < f->units[u].end; r++)
+            TRY (f->kept ? f->way->joined (
+                     f, r,
+                     part (f, r, f->kept + fsdp_whole_at (f, u), f->esize),
+                     NULL, &f->works[r], err)
+                         : f->way->wait (f, &f->works[r], err));
     if (f->kept)
         f->held.grads = 0;
     return TRAIN_OK;

@@ -87,35 +87,6 @@ void fsdp_each_hooks (struct fsdp *f, struct decoder_hooks *hooks,
     *together = (struct decoder_together){meet, wait, f};
 }
 
-static int unit_of (const train_decoder_t *d, size_t offset)
-{
-    size_t u = 0;
-
-    while (offset >= decoder_unit (d, u)->first + decoder_unit (d, u)->count)
-        u++;
-    return (int)u;
-}
-
-static train_status_t read_params (const train_decoder_t *d,
-                                   train_shard_param_t **ret, size_t *ret_n,
-                                   train_error_t *err)
-{
-    size_t n = train_decoder_n_params (d);
-    train_shard_param_t *params = calloc (n, sizeof (*params));
-
-    if (!params)
-        return err_set (err, TRAIN_ENOMEM, "no memory for %zu parameters", n);
-    for (size_t i = 0; i < n; i++) {
-        const train_param_t *p = train_decoder_param (d, i);
-
-        params[i] = (train_shard_param_t){p->name, p->count,
-                                          unit_of (d, p->offset), -1};
-    }
-    *ret = params;
-    *ret_n = n;
-    return TRAIN_OK;
-}
-
 /* Embedding, blocks, the last norm and head; a tied head visits 0 again. */
 static train_status_t list_visits (const train_decoder_t *d, size_t **ret,
                                    size_t *ret_n, train_error_t *err)
@@ -131,22 +102,9 @@ static train_status_t list_visits (const train_decoder_t *d, size_t **ret,
     return TRAIN_OK;
 }
 
-static train_status_t plan_of (const struct fsdp_options *o,
-                               const train_decoder_t *d, int world,
-                               train_shard_plan_t **ret, train_error_t *err)
+static bool is_cut (const train_shard_plan_t *plan)
 {
-    train_shard_layout_t layout = {.size = sizeof (layout),
-                                   .world = world,
-                                   .wrap = o->wrap,
-                                   .least = o->least};
-    train_shard_param_t *params = NULL;
-    size_t n;
-    train_status_t status = read_params (d, &params, &n, err);
-
-    if (status == TRAIN_OK)
-        status = train_shard_plan_create (&layout, params, n, ret, err);
-    free (params);
-    return status;
+    return train_shard_moving (plan) != train_shard_size (plan);
 }
 
 train_status_t fsdp_lends_decoder (const struct fsdp_options *o,
@@ -159,7 +117,7 @@ train_status_t fsdp_lends_decoder (const struct fsdp_options *o,
     struct fsdp_lender l = {.tail = d->config.tie, .esize = d->kern->real_size};
     train_shard_plan_t *plan = NULL;
     size_t *visits = NULL, at;
-    train_status_t status = plan_of (o, d, world, &plan, err);
+    train_status_t status = fsdp_plan_of_decoder (o, d, world, &plan, err);
 
     if (status == TRAIN_OK)
         status = list_visits (d, &visits, &l.n_visits, err);
@@ -167,7 +125,8 @@ train_status_t fsdp_lends_decoder (const struct fsdp_options *o,
         l.plan = plan;
         l.visits = visits;
         l.base = far ? 0 : train_shard_size (plan) * l.esize;
-        *ret_lends = fsdp_lendable (&l, &at, until) && !o->no_sync;
+        *ret_lends =
+            fsdp_lendable (&l, &at, until) && !o->no_sync && !is_cut (plan);
     }
     train_shard_plan_destroy (plan);
     free (visits);
@@ -193,6 +152,7 @@ static train_status_t create (const struct fsdp_options *opts,
                               train_group_t *group, train_decoder_t *d,
                               train_shard_param_t *params, size_t n_params,
                               size_t *visits, size_t n_visits,
+                              const struct fsdp_rules *rules,
                               struct fsdp **ret_fsdp, train_error_t *err)
 {
     bool sharded = opts->strategy >= TRAIN_SHARD_GRAD_OP;
@@ -208,6 +168,11 @@ static train_status_t create (const struct fsdp_options *opts,
         .arg = d,
         .weights = sharded ? NULL : train_decoder_weights (d)->data,
         .grads = sharded ? NULL : train_decoder_grads (d)->data,
+        .no_decay = rules->no_decay,
+        .frozen = rules->frozen,
+        .sink = decoder_widest_vector (d),
+        .grad_at = rules->grad_at,
+        .n_grads = d->grad_numel,
     };
     struct decoder_hooks hooks = {before, after, NULL};
 
@@ -229,28 +194,58 @@ static train_status_t create (const struct fsdp_options *opts,
     return TRAIN_OK;
 }
 
+/* The decoder finds gradients apart where the engine has them. */
+static train_status_t place_grads (const struct fsdp *f, train_decoder_t *d,
+                                   train_error_t *err)
+{
+    size_t n = train_decoder_n_params (d), *at;
+    train_status_t status;
+
+    if (!fsdp_is_sharded (f) || !fsdp_apart (f))
+        return TRAIN_OK;
+    if (!(at = calloc (n, sizeof (*at))))
+        return err_set (err, TRAIN_ENOMEM, "no memory for %zu places", n);
+    for (size_t i = 0; i < n; i++)
+        at[i] = fsdp_room_at (f, i);
+    status = decoder_place_grads (d, at, err);
+    free (at);
+    return status;
+}
+
 train_status_t fsdp_of_decoder (const struct fsdp_options *opts,
                                 train_group_t *group, train_decoder_t *d,
                                 struct fsdp **ret_fsdp, train_error_t *err)
 {
     train_shard_param_t *params = NULL;
     size_t *visits = NULL, n_params = 0, n_visits = 0;
+    struct fsdp_rules rules = {0};
+    struct fsdp *f = NULL;
     train_status_t status;
 
-    status = read_params (d, &params, &n_params, err);
+    status = fsdp_read_params (d, &params, &n_params, err);
     if (status == TRAIN_OK)
         status = list_visits (d, &visits, &n_visits, err);
     if (status == TRAIN_OK)
+        status = fsdp_make_rules (opts, d, params, n_params, &rules, err);
+    if (status == TRAIN_OK)
         status = create (opts, group, d, params, n_params, visits, n_visits,
-                         ret_fsdp, err);
+                         &rules, &f, err);
+    if (status == TRAIN_OK)
+        status = place_grads (f, d, err);
+    if (status != TRAIN_OK)
+        fsdp_destroy (f);
+    else
+        *ret_fsdp = f;
+    fsdp_free_rules (&rules);
     free (params);
     free (visits);
     return status;
 }
 
 /* This rank's part of unit [unit], whose whole is [drawn]. */
-static train_status_t keep (struct fsdp *f, const train_decoder_t *d,
-                            size_t unit, const char *drawn, train_error_t *err)
+static train_status_t keep (struct fsdp *f, train_adamw_t *adamw,
+                            const train_decoder_t *d, size_t unit,
+                            const char *drawn, train_error_t *err)
 {
     size_t first = decoder_unit (d, unit)->first;
 
@@ -260,16 +255,16 @@ static train_status_t keep (struct fsdp *f, const train_decoder_t *d,
 
         if (train_shard_param (f->plan, i)->unit != (int)unit)
             continue;
-        TRY (fsdp_copy (f, (char *)f->weights.t.data + r.at * f->esize,
-                        drawn + (p->offset - first + r.begin) * f->esize,
-                        r.count * f->esize, err));
+        TRY (fsdp_put (f, adamw, i,
+                       drawn + (p->offset - first + r.begin) * f->esize, err));
     }
     return TRAIN_OK;
 }
 
 train_status_t fsdp_init_decoder (struct fsdp *f, const train_decoder_t *d,
                                   const train_safetensors_t *files,
-                                  uint64_t seed, train_error_t *err)
+                                  uint64_t seed, train_adamw_t *adamw,
+                                  train_error_t *err)
 {
     train_decoder_config_t c = *train_decoder_config (d);
     train_decoder_t *draws = NULL; /* the same model, of the masters' type */
@@ -290,7 +285,7 @@ train_status_t fsdp_init_decoder (struct fsdp *f, const train_decoder_t *d,
             hf_unit (draws, files, u, seed, drawn);
         else
             decoder_init_unit (draws, u, seed, drawn);
-        status = keep (f, d, u, drawn, err);
+        status = keep (f, adamw, d, u, drawn, err);
         free (drawn);
     }
     train_decoder_destroy (draws);
@@ -298,11 +293,36 @@ train_status_t fsdp_init_decoder (struct fsdp *f, const train_decoder_t *d,
     return status;
 }
 
+static size_t grad_of_shard (const void *arg, size_t offset)
+{
+    (void)arg;
+    return offset;
+}
+
+static size_t grad_of_replica (const void *decoder, size_t offset)
+{
+    return decoder_grad_at (decoder, offset);
+}
+
+/* Gradients are of what trains alone, and so are masters that replicas have with
+ * the moments. The decoder's stream may still be filling its weights. */
+static train_status_t part (const struct fsdp *f, const train_decoder_t *d,
+                            train_adamw_t *adamw, train_error_t *err)
+{
+    adamw_place_grads (adamw, (size_t)train_tensor_numel (&f->grads.t),
+                       f->sharded ? grad_of_shard : grad_of_replica, d);
+    if (f->sharded)
+        return TRAIN_OK;
+    TRY (f->ops->sync (f->stream, err));
+    return adamw_widen (adamw, &f->weights.t, err);
+}
+
 train_status_t fsdp_adamw (const struct fsdp *f, const train_decoder_t *d,
                            const train_adamw_options_t *opts,
                            train_adamw_t **ret_adamw, train_error_t *err)
 {
     size_t n = train_decoder_n_params (d), k = 0;
+    train_dtype_t dtype = f->dtype;
     train_adamw_options_t o = *opts;
     train_param_t *params = calloc (n, sizeof (*params));
     uint64_t *first = calloc (n, sizeof (*first));
@@ -324,20 +344,22 @@ train_status_t fsdp_adamw (const struct fsdp *f, const train_decoder_t *d,
     for (size_t i = 0; i < n; i++) {
         train_shard_range_t r = train_shard_range (f->plan, i, f->rank);
 
-        if (r.count == 0 || (f->frozen && f->frozen[i]))
+        if (r.count == 0 || f->frozen[i])
             continue;
         params[k] = *train_decoder_param (d, i);
-        params[k].decay &= !f->no_decay || !f->no_decay[i];
+        params[k].decay &= !f->no_decay[i];
         first[k] = params[k].offset + r.begin;
         params[k].offset = r.at;
         params[k++].count = r.count;
     }
     o.device = f->grads.t.device;
     o.offload = f->opts.offload;
-    status =
-        adamw_create_at (&o, f->dtype, train_shard_size (f->plan), params,
-                         first, k, ADAMW_OWN | fsdp_far (f), ret_adamw, err);
+    train_dtype_of (f->weights.t.dtype, &dtype, NULL);
+    status = adamw_create_at (
+        &o, dtype, (size_t)train_tensor_numel (&f->weights.t), params, first, k,
+        ADAMW_OWN | fsdp_far (f), ret_adamw, err);
     free (first);
     free (params);
-    return status;
+    return status == TRAIN_OK && f->apart ? part (f, d, *ret_adamw, err)
+                                          : status;
 }

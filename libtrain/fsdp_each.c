@@ -44,19 +44,18 @@ static size_t next_stay (const struct fsdp *f, size_t stay)
 static bool lies_across (const struct fsdp *f, size_t stay)
 {
     const char *from = f->slots + f->slot_at[stay] * f->wsize;
-    size_t each = f->world * f->wsize;
-    const char *to = from + f->units[f->stays[stay].unit].plan->chunk * each;
+    const char *to = from + f->units[f->stays[stay].unit].whole * f->wsize;
 
     for (size_t u = 0; u < f->n_units; u++) {
         const char *at = f->units[u].weights;
 
-        if (at && at < to && from < at + f->units[u].plan->chunk * each)
+        if (at && at < to && from < at + f->units[u].whole * f->wsize)
             return true;
     }
     return false;
 }
 
-/* Units of a flat one that is not here will have come anew. */
+/* Units of a bundle that is not here will have come anew. */
 static train_status_t bring (struct fsdp *f, size_t stay, bool must,
                              train_error_t *err)
 {
@@ -64,7 +63,8 @@ static train_status_t bring (struct fsdp *f, size_t stay, bool must,
 
     if (unit->weights || (!must && lies_across (f, stay)))
         return TRAIN_OK;
-    for (int i = unit->plan->first; i <= unit->plan->last; i++)
+    for (int i = f->flats[unit->first].plan->first;
+         i <= f->flats[unit->end - 1].plan->last; i++)
         f->each.seen[i] = false;
     return fsdp_gather (f, stay, must, err);
 }

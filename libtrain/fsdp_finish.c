@@ -27,7 +27,7 @@ static train_status_t judge (struct fsdp *f, double clip, double inv_scale,
     int before = f->ops->enter (f->device);
 
     f->ops->flat->sumsq (&n->sumsq, n->parts, f->grads.t.data,
-                         train_shard_size (f->plan), f->stream);
+                         (size_t)train_tensor_numel (&f->grads.t), f->stream);
     f->ops->leave (before);
     if (f->sharded)
         TRY (sum_up (f, &n->sumsq, 1, err));
@@ -44,12 +44,16 @@ static train_status_t update (struct fsdp *f, train_adamw_t *adamw, double lr,
 {
     bool there = f->low && (f->brings || f->wdtype == TRAIN_BF16);
 
+    if (train_adamw_masters (adamw))
+        return adamw_enqueue (adamw, &f->weights.t, &f->grads.t, lr,
+                              &f->on->numbers->factor, f->stream, err);
+
     TRY (adamw_enqueue_copy (adamw, &f->weights.t, there ? f->low : NULL,
                              &f->grads.t, lr, &f->on->numbers->factor,
                              f->stream, err));
     if (f->low && !there)
         fsdp_cast (f, f->low, f->wdtype, f->weights.t.data, f->dtype,
-                   train_shard_size (f->plan), f->stream);
+                   train_shard_moving (f->plan), f->stream);
     return fsdp_fresh (f, err);
 }
 

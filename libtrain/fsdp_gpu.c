@@ -24,7 +24,7 @@ static train_status_t make_events (struct fsdp *f, train_error_t *err)
     struct fsdp_gpu *g = f->on;
 
     TRY (f->ops->stream_create (f->device, &g->side, err));
-    if (fsdp_in_place (f)) {
+    if (f->late || f->brings) {
         TRY (f->ops->stream_create (f->device, &g->link, err));
         TRY (f->ops->event_create (f->device, &g->come, err));
     }
@@ -35,11 +35,11 @@ static train_status_t make_events (struct fsdp *f, train_error_t *err)
                         f->n_slots);
     for (size_t i = 0; i < f->n_slots; i++)
         TRY (f->ops->event_create (f->device, &g->slot_free[i], err));
-    for (size_t u = 0; u < f->n_units; u++)
-        TRY (events (f, &f->units[u].gather, 1, err));
-    TRY (events (f, f->works, f->n_units, err));
+    for (size_t r = 0; r < f->n_flats; r++)
+        TRY (events (f, &f->flats[r].gather, 1, err));
+    TRY (events (f, f->works, f->n_flats, err));
     for (size_t i = 0; i < FSDP_N_GRADS; i++)
-        TRY (events (f, &f->room[i].work, 1, err));
+        TRY (events (f, f->room[i].works, f->most_flats, err));
     return events (f, &f->whole, 1, err);
 }
 
@@ -71,12 +71,13 @@ static void op_close (struct fsdp *f)
         return;
     for (size_t i = 0; g->slot_free && i < f->n_slots; i++)
         drop (f, g->slot_free[i]);
-    for (size_t u = 0; f->units && f->works && u < f->n_units; u++) {
-        drop (f, f->units[u].gather.done);
-        drop (f, f->works[u].done);
+    for (size_t r = 0; r < f->n_flats; r++) {
+        drop (f, f->flats[r].gather.done);
+        drop (f, f->works[r].done);
     }
     for (size_t i = 0; i < FSDP_N_GRADS; i++)
-        drop (f, f->room[i].work.done);
+        for (size_t k = 0; k < f->most_flats; k++)
+            drop (f, f->room[i].works[k].done);
     drop (f, f->whole.done);
     drop (f, g->come);
     drop (f, g->mark);
@@ -105,28 +106,33 @@ static train_status_t after (struct fsdp *f, void *stream, void *event,
     return f->ops->event_wait (stream, f->device, event, err);
 }
 
-/* The rank's block of [u] comes to [to], rounded or from the host's memory, when
+/* The rank's block of flat unit [r] comes to [to], rounded or from the host's memory, when
  * [before] has come. */
-static train_status_t fill (struct fsdp *f, size_t u, void *to, void *before,
+static train_status_t fill (struct fsdp *f, size_t r, void *to, void *before,
                             train_error_t *err)
 {
     TRY (after (f, f->on->link, before, err));
-    TRY (fsdp_fill_block (f, u, to, f->on->link, err));
+    TRY (fsdp_fill_block (f, r, to, f->on->link, err));
     return record (f, f->on->come, f->on->link, err);
 }
 
-static train_status_t op_gather (struct fsdp *f, size_t u, DLTensor *in,
-                                 DLTensor *out, train_error_t *err)
+/* The group's stream has gathers in their order; what is filled waits. */
+static train_status_t op_gather (struct fsdp *f, size_t u, size_t r,
+                                 DLTensor *in, DLTensor *out,
+                                 train_error_t *err)
 {
-    struct fsdp_unit *unit = &f->units[u];
-    void *before = f->on->slot_free[unit->slot];
+    const struct fsdp_unit *unit = &f->units[u];
+    struct fsdp_flat *flat = &f->flats[r];
+    bool behind = r > unit->first && f->flats[r - 1].plan->chunk > 0;
+    void *before =
+        behind ? f->flats[r - 1].gather.done : f->on->slot_free[unit->slot];
 
-    unit->gather.on = true;
-    if (fsdp_in_place (f)) {
-        TRY (fill (f, u, in->data, before, err));
+    flat->gather.on = true;
+    if (fsdp_in_place (f, r)) {
+        TRY (fill (f, r, in->data, before, err));
         before = f->on->come;
     }
-    return group_flow_all_gather (f->group, in, out, before, unit->gather.done,
+    return group_flow_all_gather (f->group, in, out, before, flat->gather.done,
                                   err);
 }
 
@@ -149,11 +155,11 @@ static train_status_t op_release (struct fsdp *f, size_t slot,
 }
 
 /* On the side stream: the reduced block joins the shard's, or begins it. */
-static train_status_t add_block (struct fsdp *f, size_t u, const void *block,
+static train_status_t add_block (struct fsdp *f, size_t r, const void *block,
                                  bool first, struct fsdp_work *w,
                                  train_error_t *err)
 {
-    const train_shard_unit_t *plan = f->units[u].plan;
+    const train_shard_unit_t *plan = f->flats[r].plan;
     float *to = (float *)f->grads.t.data + plan->at;
     int before;
 
@@ -170,13 +176,13 @@ static train_status_t add_block (struct fsdp *f, size_t u, const void *block,
     return record (f, w->done, f->on->side, err);
 }
 
-static train_status_t op_scatter (struct fsdp *f, size_t u, char *whole,
+static train_status_t op_scatter (struct fsdp *f, size_t r, char *whole,
                                   char *wire, struct fsdp_work *w,
                                   train_error_t *err)
 {
-    size_t n = f->units[u].plan->chunk, all = n * f->world;
+    size_t n = f->flats[r].plan->chunk, all = n * f->world;
     struct fsdp_gpu *g = f->on;
-    bool first = !f->units[u].summed;
+    bool first = !f->flats[r].summed;
     train_tensor_t in, out;
     char *block;
 
@@ -187,24 +193,24 @@ static train_status_t op_scatter (struct fsdp *f, size_t u, char *whole,
         TRY (record (f, g->mark, g->side, err));
         whole = wire;
     }
-    f->units[u].summed = true;
+    f->flats[r].summed = true;
     block =
         first && !wire
-            ? (char *)f->grads.t.data + f->units[u].plan->at * f->esize
+            ? (char *)f->grads.t.data + f->flats[r].plan->at * f->esize
             : whole + (size_t)f->rank * n * train_dtype_size (f->opts.reduce);
     TRY (fsdp_view (f, &in, whole, f->opts.reduce, all, err));
     TRY (fsdp_view (f, &out, block, f->opts.reduce, n, err));
     TRY (group_flow_reduce_scatter (f->group, &in.t, &out.t, TRAIN_SUM, g->mark,
                                     w->done, err));
     w->on = true;
-    return first && !wire ? TRAIN_OK : add_block (f, u, block, first, w, err);
+    return first && !wire ? TRAIN_OK : add_block (f, r, block, first, w, err);
 }
 
-static train_status_t op_joined (struct fsdp *f, size_t u, char *whole,
+static train_status_t op_joined (struct fsdp *f, size_t r, char *whole,
                                  char *wire, struct fsdp_work *w,
                                  train_error_t *err)
 {
-    (void)u, (void)whole, (void)wire;
+    (void)r, (void)whole, (void)wire;
     return op_wait (f, w, err);
 }
 
@@ -230,12 +236,13 @@ static void op_drain (struct fsdp *f)
 {
     if (!f->on || !f->on->end)
         return;
-    for (size_t u = 0; u < f->n_units; u++) {
-        (void)op_wait (f, &f->units[u].gather, NULL);
-        (void)op_wait (f, &f->works[u], NULL);
+    for (size_t r = 0; r < f->n_flats; r++) {
+        (void)op_wait (f, &f->flats[r].gather, NULL);
+        (void)op_wait (f, &f->works[r], NULL);
     }
     for (size_t i = 0; i < FSDP_N_GRADS; i++)
-        (void)op_wait (f, &f->room[i].work, NULL);
+        for (size_t k = 0; k < f->most_flats; k++)
+            (void)op_wait (f, &f->room[i].works[k], NULL);
     (void)op_wait (f, &f->whole, NULL);
     (void)fsdp_settle (f, NULL);
     (void)f->ops->sync (f->stream, NULL);

@@ -6,29 +6,12 @@
 #include "err.h"
 #include "optim.h"
 
-static int elem_of (train_dtype_t dtype)
-{
-    return dtype == TRAIN_F32    ? KERN_F32
-           : dtype == TRAIN_BF16 ? KERN_BF16
-                                 : KERN_F16;
-}
-
 void fsdp_cast (const struct fsdp *f, void *dst, train_dtype_t to,
                 const void *src, train_dtype_t from, size_t n, void *stream)
 {
-    int wide = (int)train_dtype_size (from), thin = (int)train_dtype_size (to);
-    struct kern_view out = {
-        .data = dst, .compact = 1, .in_size = thin, .wire_size = thin, .n = n};
-    struct kern_view in = {.data = (void *)(uintptr_t)src,
-                           .compact = 1,
-                           .from = elem_of (from),
-                           .to = elem_of (to),
-                           .in_size = wide,
-                           .wire_size = thin,
-                           .n = n};
     int before = f->ops->enter (f->device);
 
-    f->ops->view->move (&out, &in, stream);
+    backend_cast (f->ops, dst, to, src, from, n, stream);
     f->ops->leave (before);
 }
 
@@ -45,20 +28,20 @@ train_status_t fsdp_copy (const struct fsdp *f, void *dst, const void *src,
     return f->ops->sync (f->stream, err);
 }
 
-bool fsdp_in_place (const struct fsdp *f)
+bool fsdp_in_place (const struct fsdp *f, size_t r)
 {
-    return f->late || f->brings;
+    return f->brings || (f->late && !f->flats[r].plan->still);
 }
 
-train_status_t fsdp_fill_block (const struct fsdp *f, size_t u, void *to,
+train_status_t fsdp_fill_block (const struct fsdp *f, size_t r, void *to,
                                 void *stream, train_error_t *err)
 {
-    const train_shard_unit_t *plan = f->units[u].plan;
+    const train_shard_unit_t *plan = f->flats[r].plan;
 
     if (f->brings)
-        return f->ops->copy (to, fsdp_block (f, u), plan->chunk * f->wsize,
+        return f->ops->copy (to, fsdp_block (f, r), plan->chunk * f->wsize,
                              stream, err);
-    if (f->late)
+    if (f->late && !plan->still)
         fsdp_cast (f, to, f->wdtype,
                    (const char *)f->weights.t.data + plan->at * f->esize,
                    f->dtype, plan->chunk, stream);
@@ -78,7 +61,7 @@ void fsdp_updated (struct fsdp *f)
 {
     if (f->low)
         fsdp_cast (f, f->low, f->wdtype, f->weights.t.data, f->dtype,
-                   train_shard_size (f->plan), f->stream);
+                   train_shard_moving (f->plan), f->stream);
     (void)fsdp_fresh (f, NULL);
 }
 

@@ -16,17 +16,6 @@ static void op_close (struct fsdp *f)
     (void)f;
 }
 
-static train_status_t op_gather (struct fsdp *f, size_t u, DLTensor *in,
-                                 DLTensor *out, train_error_t *err)
-{
-    struct fsdp_work *w = &f->units[u].gather;
-
-    w->on = true;
-    if (fsdp_in_place (f))
-        TRY (fsdp_fill_block (f, u, in->data, NULL, err));
-    return train_all_gather_async (f->group, in, out, &w->work, err);
-}
-
 static train_status_t op_wait (struct fsdp *f, struct fsdp_work *w,
                                train_error_t *err)
 {
@@ -37,6 +26,21 @@ static train_status_t op_wait (struct fsdp *f, struct fsdp_work *w,
     return work ? train_work_wait (work, -1, err) : TRAIN_OK;
 }
 
+/* A group's works come in their order; what is filled here does not. */
+static train_status_t op_gather (struct fsdp *f, size_t u, size_t r,
+                                 DLTensor *in, DLTensor *out,
+                                 train_error_t *err)
+{
+    struct fsdp_work *w = &f->flats[r].gather;
+
+    w->on = true;
+    if (fsdp_in_place (f, r) && r > f->units[u].first)
+        TRY (op_wait (f, &f->flats[r - 1].gather, err));
+    if (fsdp_in_place (f, r))
+        TRY (fsdp_fill_block (f, r, in->data, NULL, err));
+    return train_all_gather_async (f->group, in, out, &w->work, err);
+}
+
 static train_status_t op_release (struct fsdp *f, size_t slot,
                                   train_error_t *err)
 {
@@ -44,12 +48,13 @@ static train_status_t op_release (struct fsdp *f, size_t slot,
     return TRAIN_OK;
 }
 
-/* The unit's whole gradients become one block, in the middle of themselves. */
-static train_status_t op_scatter (struct fsdp *f, size_t u, char *whole,
+/* The flat unit's whole gradients become one block, in the middle of themselves.
+ */
+static train_status_t op_scatter (struct fsdp *f, size_t r, char *whole,
                                   char *wire, struct fsdp_work *w,
                                   train_error_t *err)
 {
-    size_t n = f->units[u].plan->chunk;
+    size_t n = f->flats[r].plan->chunk;
     size_t size = train_dtype_size (f->opts.reduce);
     train_tensor_t in, out;
 
@@ -68,9 +73,9 @@ static train_status_t op_scatter (struct fsdp *f, size_t u, char *whole,
 }
 
 /* This rank's block of the reduced gradients joins the shard's. */
-static void add_block (const struct fsdp *f, size_t u, const char *whole)
+static void add_block (const struct fsdp *f, size_t r, const char *whole)
 {
-    const train_shard_unit_t *plan = f->units[u].plan;
+    const train_shard_unit_t *plan = f->flats[r].plan;
     size_t n = plan->chunk, block = (size_t)f->rank * n;
 
     if (f->opts.reduce == TRAIN_BF16) {
@@ -90,7 +95,7 @@ static void add_block (const struct fsdp *f, size_t u, const char *whole)
     }
 }
 
-static train_status_t op_joined (struct fsdp *f, size_t u, char *whole,
+static train_status_t op_joined (struct fsdp *f, size_t r, char *whole,
                                  char *wire, struct fsdp_work *w,
                                  train_error_t *err)
 {
@@ -98,7 +103,7 @@ static train_status_t op_joined (struct fsdp *f, size_t u, char *whole,
 
     TRY (op_wait (f, w, err));
     if (on)
-        add_block (f, u, wire ? wire : whole);
+        add_block (f, r, wire ? wire : whole);
     return TRAIN_OK;
 }
 
@@ -111,14 +116,15 @@ static train_status_t op_sum (struct fsdp *f, DLTensor *t, struct fsdp_work *w,
 
 static void op_drain (struct fsdp *f)
 {
-    for (size_t u = 0; u < f->n_units; u++) {
-        if (f->units)
-            op_wait (f, &f->units[u].gather, NULL);
+    for (size_t r = 0; r < f->n_flats; r++) {
+        if (f->flats)
+            op_wait (f, &f->flats[r].gather, NULL);
         if (f->works)
-            op_wait (f, &f->works[u], NULL);
+            op_wait (f, &f->works[r], NULL);
     }
     for (size_t i = 0; i < FSDP_N_GRADS; i++)
-        op_wait (f, &f->room[i].work, NULL);
+        for (size_t k = 0; f->room[i].works && k < f->most_flats; k++)
+            op_wait (f, &f->room[i].works[k], NULL);
     op_wait (f, &f->whole, NULL);
 }
 

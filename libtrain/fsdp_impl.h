@@ -16,28 +16,43 @@ struct fsdp_work {
     void *ready, *done; /* events of the GPU: its input is there; its result */
 };
 
-/* A flat unit's weights. */
-struct fsdp_unit {
+/* A flat unit. */
+struct fsdp_flat {
     const train_shard_unit_t *plan;
-    char *weights; /* (world chunk) whole or on their way; NULL: not here */
-    size_t slot;   /* of [weights] */
+    size_t at;      /* of its whole weights in the bundle's, elements */
+    size_t room_at; /* of its whole gradients in the bundle's, elements */
+    size_t grads, n_grads; /* what of the gradients is its own, in the shard;
+                              n_grads 0: it has none */
     struct fsdp_work gather;
     bool still;  /* all its parameters are frozen: nothing is reduced */
     bool summed; /* of a GPU: the shard's gradients are of this step */
 };
 
-/* Room for a flat unit's gradients. */
+/* A bundle of flat units, one behind the other: what is gathered and let go at
+ * a time. It has one but where some are still. Where the elements of a flat unit
+ * do not divide, the end of its gather lies across the next one's beginning, so
+ * they are gathered in their order. */
+struct fsdp_unit {
+    size_t first, end; /* flat units */
+    size_t whole;      /* elements of weights, padding included */
+    size_t room;       /* of gradients, padding and sink included */
+    size_t kept_at;    /* of them among those of all bundles */
+    char *weights;     /* (whole) there or on their way; NULL: not here */
+    size_t slot;       /* of [weights] */
+};
+
+/* Room for a bundle's gradients. */
 struct fsdp_grads {
-    char *data;  /* (world chunk) of the shard's type; NULL: kept ones */
+    char *data;  /* (room) of the shard's type; NULL: kept ones */
     char *wire;  /* the same in the type of the wire; NULL: it is that */
     size_t unit; /* whose they are */
-    struct fsdp_work work; /* being reduced */
+    struct fsdp_work *works; /* (most_flats) being reduced */
     bool taken;
 };
 
-/* Consecutive visits of one flat unit. */
+/* Consecutive visits of one bundle. */
 struct fsdp_stay {
-    size_t unit;        /* flat */
+    size_t unit;        /* bundle */
     size_t first, last; /* visits */
     bool again;         /* an earlier stay is in the same unit: in the backward
                          that one comes later */
@@ -52,22 +67,23 @@ struct fsdp_way {
     /* open - what the way needs, after plan and slots; close frees it. */
     train_status_t (*open) (struct fsdp *f, train_error_t *err);
     void (*close) (struct fsdp *f);
-    /* gather - begin to gather unit [u] from [in] to [out], its slot; where the
-   * engine gathers in place, [in] is this rank's part of that, filled first. */
-    train_status_t (*gather) (struct fsdp *f, size_t u, DLTensor *in,
+    /* gather - begin to gather flat unit [r] of bundle [u] from [in] to [out], its
+   * part of the slot, behind the one before it; where the engine gathers in
+   * place, [in] is this rank's part of that, filled first. */
+    train_status_t (*gather) (struct fsdp *f, size_t u, size_t r, DLTensor *in,
                               DLTensor *out, train_error_t *err);
     /* wait - what comes now is after the work; nothing where there is none. */
     train_status_t (*wait) (struct fsdp *f, struct fsdp_work *w,
                             train_error_t *err);
     /* release - what came up to now has used the slot. */
     train_status_t (*release) (struct fsdp *f, size_t slot, train_error_t *err);
-    /* scatter - the whole gradients of [u] are there: begin to add this rank's
-   * block of their sum to the shard, by way of [wire] if that is not NULL.
+    /* scatter - the whole gradients of flat unit [r] are there: begin to add this
+   * rank's block of their sum to the shard, by way of [wire] if that is not NULL.
    * joined - as wait; [whole] and [wire] are as in scatter. */
-    train_status_t (*scatter) (struct fsdp *f, size_t u, char *whole,
+    train_status_t (*scatter) (struct fsdp *f, size_t r, char *whole,
                                char *wire, struct fsdp_work *w,
                                train_error_t *err);
-    train_status_t (*joined) (struct fsdp *f, size_t u, char *whole, char *wire,
+    train_status_t (*joined) (struct fsdp *f, size_t r, char *whole, char *wire,
                               struct fsdp_work *w, train_error_t *err);
     /* sum - begin to all-reduce [t]. */
     train_status_t (*sum) (struct fsdp *f, DLTensor *t, struct fsdp_work *w,
@@ -116,22 +132,34 @@ struct fsdp {
     void *stream;            /* of the model's passes; NULL on the host */
     double *loss;            /* of the GPU, or NULL */
     struct fsdp_gpu *on;     /* of fsdp_way_gpu */
-    bool *no_decay, *frozen; /* (parameters) by fsdp_rules; NULL: none */
+    bool *no_decay, *frozen; /* (parameters) */
     size_t *visits, n_visits;
     bool tail;         /* the last visit is of a unit that was visited before */
     size_t *stay_of;   /* (n_visits) */
     size_t *offset_of; /* (units of the model) in its flat unit */
     struct fsdp_stay *stays;
     size_t n_stays;
-    struct fsdp_unit *units;
+    struct fsdp_flat *flats;    /* flat units */
+    size_t n_flats, most_flats; /* most: of a bundle */
+    struct fsdp_unit *units;    /* bundles */
     size_t n_units;
+    bool apart;  /* what is still has no masters and no gradients */
+    size_t sink; /* elements before each bundle's gradients, then */
+    size_t
+        *grad_at; /* (parameters) replicas apart: in the gradients; SIZE_MAX: it
+                        has none. Else NULL: as the weights */
 
-    train_tensor_t weights, grads; /* the shard; replicas: the model's */
-    void *arena;                   /* of the shard */
-    void *far;     /* masters that are offloaded, pinned; else in [arena] */
+    train_tensor_t weights,
+        grads;   /* the shard; replicas: the model's. Of halves
+                        apart those that train alone; of such replicas [weights]
+                        are the model's own type, and the optimizer has masters */
+    char *base;  /* sharded, apart: weights of this shard that are still, of the
+                   model's type */
+    void *arena; /* of the shard */
+    void *far;   /* masters that are offloaded, pinned; else in [arena] */
     uint16_t *low; /* the masters rounded to wdtype: of the shard, or the
                     model's; NULL: they are of that type */
-    bool own_low;
+    bool own_low, own_base;
     bool late;   /* halves without [low]: rounded as they are gathered */
     bool brings; /* offload_weights: [low], or without it [far], is what gathers
                     are from */
@@ -147,7 +175,7 @@ struct fsdp {
     size_t kept_bytes;
     char *now;                /* gradients of the stay in the backward */
     struct fsdp_grads *owner; /* of [now], NULL when it is kept */
-    struct fsdp_work *works;  /* (n_units) of replicas and of kept ones */
+    struct fsdp_work *works;  /* (n_flats) of replicas and of kept ones */
     struct fsdp_work whole;   /* of all gradients at once */
     void *all; /* the whole model, by fsdp_all; NULL: it has none of its own */
     bool all_on;
@@ -162,13 +190,16 @@ struct fsdp {
     struct fsdp_held held;
 };
 
-/* Start of flat unit [u] in an arena of whole units' gradients. */
+/* Start of bundle [u] in an arena of whole bundles' gradients, in bytes. */
 size_t fsdp_whole_at (const struct fsdp *f, size_t u);
-/* Bytes of a whole flat unit's gradients, padding included. */
+/* Bytes of a whole bundle's gradients, padding included. */
 size_t fsdp_whole_bytes (const struct fsdp *f, size_t u);
+/* fsdp_flats_make - flat units, and bundles of them (fsdp_flat.c). */
+train_status_t fsdp_flats_make (struct fsdp *f, train_error_t *err);
+void fsdp_flats_free (struct fsdp *f);
 /* fsdp_loan - lend the model the shard's gradients (fsdp_lend.c).
  * fsdp_spend - a pass begins: its gradients are written, where the model can.
- * fsdp_clear_room - before the backward of a stay in flat unit [u]: what nobody
+ * fsdp_clear_room - before the backward of a stay in bundle [u]: what nobody
  * writes at [data] becomes 0.
  * fsdp_clear_rest - at the end of a step: gradients of the shard that no rank
  * reduced are 0. */
@@ -184,6 +215,29 @@ train_status_t fsdp_still (struct fsdp *f, train_error_t *err);
 /* fsdp_widen - the masters from the model's weights. */
 void fsdp_widen (struct fsdp *f);
 
+/* fsdp_put - this rank's part of a parameter, of the host's memory and the
+ * masters' type (fsdp_wide.c). */
+train_status_t fsdp_put (struct fsdp *f, train_adamw_t *adamw, size_t param,
+                         const void *from, train_error_t *err);
+
+/* Marks of a decoder's parameters (fsdp_params.c). */
+struct fsdp_rules {
+    bool *no_decay, *frozen;
+    bool *still;     /* no kernel makes a gradient of it that anyone wants */
+    size_t *grad_at; /* as struct fsdp_model has it */
+};
+/* fsdp_read_params - to be freed, after a failure too. fsdp_make_rules - of these;
+ * what lies apart is still in them from now on, and [d] knows what is frozen.
+ * fsdp_free_rules, after a failure too. TRAIN_EINVAL, TRAIN_ENOMEM. */
+train_status_t fsdp_read_params (const train_decoder_t *d,
+                                 train_shard_param_t **ret, size_t *ret_n,
+                                 train_error_t *err);
+train_status_t fsdp_make_rules (const struct fsdp_options *o,
+                                train_decoder_t *d, train_shard_param_t *params,
+                                size_t n, struct fsdp_rules *r,
+                                train_error_t *err);
+void fsdp_free_rules (struct fsdp_rules *r);
+
 /* fsdp_rooms_make - room for what is whole for a while (fsdp_rooms.c). */
 train_status_t fsdp_rooms_make (struct fsdp *f, train_error_t *err);
 void fsdp_rooms_free (struct fsdp *f);
@@ -192,9 +246,9 @@ void fsdp_rooms_free (struct fsdp *f);
 train_status_t fsdp_alloc (const struct fsdp *f, void *ret, size_t bytes,
                            const char *what, train_error_t *err);
 
-/* fsdp_block - this rank's part of flat unit [u] in the model's type. */
-char *fsdp_block (const struct fsdp *f, size_t u);
-/* fsdp_gather - begin to gather a stay's flat unit, if it is not here and its
+/* fsdp_block - this rank's part of flat unit [r] in the model's type. */
+char *fsdp_block (const struct fsdp *f, size_t r);
+/* fsdp_gather - begin to gather a stay's bundle, if it is not here and its
  * slot is free; [must]: TRAIN_ESTATE where it is not. */
 train_status_t fsdp_gather (struct fsdp *f, size_t stay, bool must,
                             train_error_t *err);
@@ -218,12 +272,12 @@ train_status_t fsdp_copy (const struct fsdp *f, void *dst, const void *src,
 /* fsdp_cast - [n] of one type to another, in the order of [stream]. */
 void fsdp_cast (const struct fsdp *f, void *dst, train_dtype_t to,
                 const void *src, train_dtype_t from, size_t n, void *stream);
-/* fsdp_in_place - gathers are from this rank's block of where they go to, which
- * is filled before; else from the shard.
+/* fsdp_in_place - gathers of flat unit [r] are from this rank's block of where
+ * they go to, which is filled before; else from the shard.
  * fsdp_fill_block - fill it at [to], in the order of [stream]: the masters
  * rounded, or what is in the host's memory. Nothing else where it is neither. */
-bool fsdp_in_place (const struct fsdp *f);
-train_status_t fsdp_fill_block (const struct fsdp *f, size_t u, void *to,
+bool fsdp_in_place (const struct fsdp *f, size_t r);
+train_status_t fsdp_fill_block (const struct fsdp *f, size_t r, void *to,
                                 void *stream, train_error_t *err);
 /* fsdp_fresh - the masters' rounded copy has changed in the order of the
  * passes: what is gathered from now on is that. */

@@ -61,8 +61,8 @@ train_status_t fsdp_loan (struct fsdp *f, const struct fsdp_model *m,
                             f->tail, (uintptr_t)grads, f->esize};
     size_t at, *until;
 
-    f->lends = f->spend != NULL;
-    if (!f->sharded || !f->spend || !m->lend)
+    f->lends = f->spend != NULL && !f->apart;
+    if (!f->lends || !f->sharded || !m->lend)
         return TRAIN_OK;
     if (!(until = calloc (f->n_visits, sizeof (*until))))
         return err_set (err, TRAIN_ENOMEM, "no memory for %zu visits",
@@ -87,18 +87,29 @@ void fsdp_spend (struct fsdp *f)
         f->spend (f->arg, first && f->last_pass && f->lends);
 }
 
-/* A flat unit that a pass visits twice is added to the second time. */
+/* Of flat unit [r] what is at [data] behind the first [written] bytes. */
+static train_status_t clear_flat (struct fsdp *f, size_t r, char *data,
+                                  size_t written, train_error_t *err)
+{
+    const train_shard_unit_t *plan = f->flats[r].plan;
+    size_t whole = plan->still ? 0 : plan->chunk * f->world * f->esize;
+
+    return written >= whole
+               ? TRAIN_OK
+               : fsdp_clear (f, data + written, whole - written, err);
+}
+
+/* A bundle that a pass visits twice is added to the second time. */
 train_status_t fsdp_clear_room (struct fsdp *f, size_t u, char *data,
                                 train_error_t *err)
 {
-    const train_shard_unit_t *plan = f->units[u].plan;
-    size_t whole = fsdp_whole_bytes (f, u), written = 0;
+    bool written = f->spend && !f->blank && !is_twice (f, u);
 
-    if (f->spend && !f->blank && !is_twice (f, u))
-        written = plan->count * f->esize;
-    return written == whole
-               ? TRAIN_OK
-               : fsdp_clear (f, data + written, whole - written, err);
+    for (size_t r = f->units[u].first; r < f->units[u].end; r++)
+        TRY (clear_flat (f, r, data + f->flats[r].room_at * f->esize,
+                         written ? f->flats[r].plan->count * f->esize : 0,
+                         err));
+    return TRAIN_OK;
 }
 
 train_status_t fsdp_clear_rest (struct fsdp *f, train_error_t *err)
@@ -113,12 +124,13 @@ train_status_t fsdp_clear_rest (struct fsdp *f, train_error_t *err)
                                   (size_t)train_tensor_bytes (&f->grads.t), err)
                     : TRAIN_OK;
     }
-    for (size_t u = 0; u < f->n_units; u++) {
-        const train_shard_unit_t *plan = f->units[u].plan;
+    for (size_t r = 0; r < f->n_flats; r++) {
+        const struct fsdp_flat *flat = &f->flats[r];
 
-        if (!f->units[u].summed)
-            TRY (fsdp_clear (f, (char *)f->grads.t.data + plan->at * f->esize,
-                             plan->chunk * f->esize, err));
+        if (!flat->summed && flat->n_grads > 0)
+            TRY (fsdp_clear (f,
+                             (char *)f->grads.t.data + flat->grads * f->esize,
+                             flat->n_grads * f->esize, err));
     }
     return TRAIN_OK;
 }

@@ -11,13 +11,14 @@ static size_t visit_of (const struct fsdp *f, bool backward, size_t at)
     return backward ? f->n_visits - 1 - at : at;
 }
 
-/* Hand the visited unit its place. */
+/* Hand the visited unit its place. Gradients apart are found from the bundle's
+ * beginning on. */
 static void place (const struct fsdp *f, size_t unit, size_t u, bool backward)
 {
     size_t at = f->offset_of[unit];
 
     f->set_unit (f->arg, unit, f->units[u].weights + at * f->wsize,
-                 backward ? f->now + at * f->esize : NULL);
+                 backward ? f->now + (f->apart ? 0 : at) * f->esize : NULL);
 }
 
 /* Stays behind this one in the direction of the pass, as far as there is room. */
@@ -151,8 +152,8 @@ train_status_t fsdp_begin (struct fsdp *f, train_error_t *err)
     TRY (fsdp_drop (f, err));
     TRY (fsdp_step_open (f, err));
     f->fresh = true;
-    for (size_t u = 0; u < f->n_units; u++)
-        f->units[u].summed = false;
+    for (size_t r = 0; r < f->n_flats; r++)
+        f->flats[r].summed = false;
     if (!f->gpu || (!f->sharded && !f->spend))
         TRY (fsdp_clear (f, f->grads.t.data,
                          (size_t)train_tensor_bytes (&f->grads.t), err));

@@ -11,17 +11,16 @@
 #include "fsdp_fit.h"
 #include "fsdp_impl.h"
 
-static size_t whole (const struct fsdp *f, size_t u)
-{
-    return f->units[u].plan->chunk * f->world;
-}
-
-/* Places of the stays, their elements to [ret_at]; returns the total. */
-static size_t fit (const struct fsdp *f, size_t ahead, size_t *size,
+/* Places of the stays, their elements to [ret_at]; returns the total. [grads]:
+ * of their gradients, else of their weights. */
+static size_t fit (const struct fsdp *f, bool grads, size_t ahead, size_t *size,
                    size_t *ret_at)
 {
-    for (size_t i = 0; i < f->n_stays; i++)
-        size[i] = whole (f, f->stays[i].unit);
+    for (size_t i = 0; i < f->n_stays; i++) {
+        const struct fsdp_unit *u = &f->units[f->stays[i].unit];
+
+        size[i] = grads ? u->room : u->whole;
+    }
     return fsdp_fit (size, f->n_stays, ahead, ret_at);
 }
 
@@ -31,7 +30,7 @@ static size_t fit_each (const struct fsdp *f, size_t *size, size_t *ret_at)
     size_t n = f->n_units, total;
 
     for (size_t u = 0; u < n; u++)
-        size[u] = whole (f, u);
+        size[u] = f->units[u].whole;
     total = fsdp_fit (size, n, n, size);
     for (size_t i = 0; i < f->n_stays; i++)
         ret_at[i] = size[f->stays[i].unit];
@@ -51,7 +50,7 @@ static train_status_t make_slots (struct fsdp *f, size_t *size,
         return err_set (err, TRAIN_ENOMEM, "no memory for %zu slots",
                         f->n_slots);
     total = f->one_each ? fit_each (f, size, f->slot_at)
-                        : fit (f, ahead, size, f->slot_at);
+                        : fit (f, false, ahead, size, f->slot_at);
     return fsdp_alloc (f, &f->slots, total * f->wsize, "gathered units", err);
 }
 
@@ -59,7 +58,7 @@ static train_status_t make_slots (struct fsdp *f, size_t *size,
 static train_status_t make_pair (struct fsdp *f, size_t *size,
                                  train_error_t *err)
 {
-    size_t total = fit (f, 1, size, f->room_at);
+    size_t total = fit (f, true, 1, size, f->room_at);
 
     TRY (fsdp_alloc (f, &f->rooms, total * f->esize, "units' gradients", err));
     if (f->opts.reduce == f->dtype)
@@ -73,9 +72,10 @@ static train_status_t make_kept (struct fsdp *f, train_error_t *err)
 {
     size_t most = 0;
 
-    for (size_t u = 0; u < f->n_units; u++)
-        most = whole (f, u) > most ? whole (f, u) : most;
-    f->kept_bytes = train_shard_size (f->plan) * f->world * f->esize;
+    for (size_t u = 0; u < f->n_units; u++) {
+        most = f->units[u].room > most ? f->units[u].room : most;
+        f->kept_bytes += fsdp_whole_bytes (f, u);
+    }
     TRY (fsdp_alloc (f, &f->kept, f->kept_bytes, "gradients of all passes",
                      err));
     if (f->opts.reduce == f->dtype)

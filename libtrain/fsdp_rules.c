@@ -42,17 +42,6 @@ static train_status_t mark_all (const train_shard_plan_t *plan,
     return status;
 }
 
-static void find_still_units (struct fsdp *f)
-{
-    for (size_t u = 0; u < f->n_units; u++) {
-        const train_shard_unit_t *plan = f->units[u].plan;
-
-        f->units[u].still = plan->n_params > 0;
-        for (size_t i = 0; i < plan->n_params; i++)
-            f->units[u].still &= f->frozen[plan->param + i];
-    }
-}
-
 /* Beside adapters nothing else trains. */
 static void freeze_base (const train_shard_plan_t *plan, bool *frozen)
 {
@@ -81,23 +70,23 @@ train_status_t fsdp_match (const train_shard_plan_t *plan, const char *no_decay,
     return TRAIN_OK;
 }
 
-train_status_t fsdp_rules (struct fsdp *f, const char *no_decay,
-                           const char *frozen, train_error_t *err)
+bool fsdp_wants_apart (const struct fsdp_options *o,
+                       const train_shard_param_t *params, size_t n,
+                       const bool *still)
 {
-    TRY (fsdp_match (f->plan, no_decay, frozen, &f->no_decay, &f->frozen, err));
-    find_still_units (f);
-    return TRAIN_OK;
-}
+    size_t sum = 0, all = 0;
 
-const bool *fsdp_frozen (const struct fsdp *f)
-{
-    return f->frozen;
+    for (size_t i = 0; i < n; i++) {
+        all += params[i].count;
+        sum += still && still[i] ? params[i].count : 0;
+    }
+    return sum > 0 && sum >= all - sum && !o->offload && !o->offload_weights;
 }
 
 train_status_t fsdp_still (struct fsdp *f, train_error_t *err)
 {
-    for (size_t i = 0; f->frozen && i < train_shard_n_params (f->plan); i++) {
-        train_shard_range_t r = train_shard_range (f->plan, i, f->rank);
+    for (size_t i = 0; i < train_shard_n_params (f->plan); i++) {
+        train_shard_range_t r = fsdp_grad_range (f, i);
 
         if (f->frozen[i])
             TRY (fsdp_clear (f, (char *)f->grads.t.data + r.at * f->esize,

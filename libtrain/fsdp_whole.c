@@ -7,7 +7,7 @@
 #include "err.h"
 #include "fsdp_gpu.h"
 
-/* A flat unit between a shard and a whole, which is in the root's host memory.
+/* Flat units between a shard and a whole, which is in the root's host memory.
  */
 struct passage {
     struct fsdp *f;
@@ -28,13 +28,14 @@ static train_status_t open_passage (struct passage *p, struct fsdp *f,
                                     const DLTensor *whole, int root,
                                     train_error_t *err)
 {
-    size_t most = f->esize;
+    size_t most = f->esize, all;
     void *data = NULL;
 
     *p = (struct passage){.f = f, .root = root, .shard = shard->data};
-    for (size_t u = 0; u < f->n_units; u++)
-        if (fsdp_whole_bytes (f, u) > most)
-            most = fsdp_whole_bytes (f, u);
+    for (size_t r = 0; r < f->n_flats; r++) {
+        all = f->flats[r].plan->chunk * f->world * f->esize;
+        most = all > most ? all : most;
+    }
     if (is_far (f, shard)) {
         TRY (f->ops->alloc (f->device, most / f->world + f->esize, &data, err));
         p->part = data;
@@ -53,12 +54,12 @@ static void close_passage (const struct passage *p)
     p->f->ops->free (p->part);
 }
 
-static train_status_t views (const struct passage *p, size_t u,
+static train_status_t views (const struct passage *p, size_t r,
                              train_tensor_t *part, train_tensor_t *all,
                              train_error_t *err)
 {
     const struct fsdp *f = p->f;
-    const train_shard_unit_t *plan = f->units[u].plan;
+    const train_shard_unit_t *plan = f->flats[r].plan;
 
     TRY (fsdp_view (f, part, p->part ? p->part : p->shard + plan->at * f->esize,
                     f->dtype, plan->chunk, err));
@@ -67,17 +68,17 @@ static train_status_t views (const struct passage *p, size_t u,
     return fsdp_view (f, all, p->padded, f->dtype, plan->chunk * f->world, err);
 }
 
-static train_status_t give_unit (const struct passage *p, size_t u, size_t at,
+static train_status_t give_unit (const struct passage *p, size_t r, size_t at,
                                  train_error_t *err)
 {
     const struct fsdp *f = p->f;
-    const train_shard_unit_t *plan = f->units[u].plan;
+    const train_shard_unit_t *plan = f->flats[r].plan;
     train_tensor_t part, all;
 
     if (p->part)
         TRY (fsdp_copy (f, p->part, p->shard + plan->at * f->esize,
                         plan->chunk * f->esize, err));
-    TRY (views (p, u, &part, &all, err));
+    TRY (views (p, r, &part, &all, err));
     TRY (train_gather (f->group, &part.t, p->padded ? &all.t : NULL, p->root,
                        err));
     if (!p->padded)
@@ -86,18 +87,18 @@ static train_status_t give_unit (const struct passage *p, size_t u, size_t at,
                       plan->count * f->esize, err);
 }
 
-static train_status_t take_unit (const struct passage *p, size_t u, size_t at,
+static train_status_t take_unit (const struct passage *p, size_t r, size_t at,
                                  train_error_t *err)
 {
     const struct fsdp *f = p->f;
-    const train_shard_unit_t *plan = f->units[u].plan;
+    const train_shard_unit_t *plan = f->flats[r].plan;
     size_t bytes = plan->count * f->esize;
     train_tensor_t part, all;
 
-    TRY (views (p, u, &part, &all, err));
+    TRY (views (p, r, &part, &all, err));
     if (p->padded) {
-        TRY (fsdp_clear (f, p->padded + bytes, fsdp_whole_bytes (f, u) - bytes,
-                         err));
+        TRY (fsdp_clear (f, p->padded + bytes,
+                         plan->chunk * f->world * f->esize - bytes, err));
         TRY (fsdp_copy (f, p->padded, p->whole + at * f->esize, bytes, err));
     }
     TRY (train_scatter (f->group, p->padded ? &all.t : NULL, &part.t, p->root,
@@ -119,10 +120,10 @@ static train_status_t pass_units (struct fsdp *f, const DLTensor *shard,
     size_t at = 0;
     train_status_t status = open_passage (&p, f, shard, whole, root, err);
 
-    for (size_t u = 0; u < f->n_units && status == TRAIN_OK; u++) {
-        if (f->units[u].plan->chunk)
-            status = one (&p, u, at, err);
-        at += f->units[u].plan->count;
+    for (size_t r = 0; r < f->n_flats && status == TRAIN_OK; r++) {
+        if (f->flats[r].plan->chunk)
+            status = one (&p, r, at, err);
+        at += f->flats[r].plan->count;
     }
     close_passage (&p);
     return status;
@@ -152,9 +153,23 @@ static train_status_t spread (struct fsdp *f, DLTensor *shard, int root,
     return fsdp_copy (f, shard->data, f->grads.t.data, bytes, err);
 }
 
+static train_status_t check_whole (const struct fsdp *f, const DLTensor *shard,
+                                   train_error_t *err)
+{
+    size_t n = (size_t)train_tensor_numel (shard);
+
+    if (n == train_shard_size (f->plan))
+        return TRAIN_OK;
+    return err_set (err, TRAIN_EINVAL,
+                    "fsdp: a shard of %zu elements, and this one has %zu: what "
+                    "is frozen is not there",
+                    train_shard_size (f->plan), n);
+}
+
 train_status_t fsdp_give (struct fsdp *f, const DLTensor *shard,
                           DLTensor *whole, int root, train_error_t *err)
 {
+    TRY (check_whole (f, shard, err));
     if (f->sharded)
         return pass_units (f, shard, whole, root, give_unit, err);
     return copy_whole (f, whole, shard, root, err);
@@ -163,6 +178,7 @@ train_status_t fsdp_give (struct fsdp *f, const DLTensor *shard,
 train_status_t fsdp_take (struct fsdp *f, DLTensor *shard,
                           const DLTensor *whole, int root, train_error_t *err)
 {
+    TRY (check_whole (f, shard, err));
     if (f->sharded)
         return pass_units (f, shard, whole, root, take_unit, err);
     TRY (copy_whole (f, shard, whole, root, err));
@@ -171,7 +187,7 @@ train_status_t fsdp_take (struct fsdp *f, DLTensor *shard,
 
 static void host_sumsq (const struct fsdp *f, size_t param, double *ret)
 {
-    train_shard_range_t r = train_shard_range (f->plan, param, f->rank);
+    train_shard_range_t r = fsdp_grad_range (f, param);
 
     if (f->dtype == TRAIN_F64)
         kern_sumsq_f64_host (ret, (double *)f->grads.t.data + r.at, r.count,
@@ -190,7 +206,7 @@ static train_status_t param_sums (struct fsdp *f, double *sums, size_t n,
     TRY (fsdp_clear (f, sums, n * sizeof (*sums), err));
     before = f->ops->enter (f->device);
     for (size_t i = 0; i < n; i++) {
-        train_shard_range_t r = train_shard_range (f->plan, i, f->rank);
+        train_shard_range_t r = fsdp_grad_range (f, i);
 
         if (r.count == 0)
             continue;
@@ -214,7 +230,7 @@ static void name_zeros (const struct fsdp *f, const double *sums, char *text,
     for (size_t i = 0; i < train_shard_n_params (f->plan); i++) {
         const train_shard_param_t *p = train_shard_param (f->plan, i);
 
-        if ((f->frozen && f->frozen[i]) || decoder_waits (p->name))
+        if (f->frozen[i] || decoder_waits (p->name))
             continue;
         if (sums[i] == 0 && p->count > 0 && used < size)
             used += (size_t)snprintf (text + used, size - used, "%s%s",

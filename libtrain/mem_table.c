@@ -49,22 +49,45 @@ int mem_pass (const train_trainer_options_t *o, int world)
     return o->micro_batch == 0 || o->micro_batch > most ? most : o->micro_batch;
 }
 
-/* Flat units: those side by side until they have what is asked for
- * (train/shard.h). To [ret] go the elements of each when it is whole; returns
- * how many these are. */
-static size_t flat_units (const train_decoder_t *m,
-                          const train_trainer_options_t *o, size_t world,
-                          size_t *ret)
+static struct fsdp_options engine_of (const train_trainer_options_t *o)
 {
-    size_t least = o->wrap == TRAIN_WRAP_SIZE ? o->least : 0;
-    size_t n = 0, sum = 0, units = decoder_n_units (m);
+    return (struct fsdp_options){
+        .wrap = o->wrap,
+        .least = o->least,
+        .no_sync = o->no_sync,
+        .offload = o->offload,
+        .offload_weights = o->offload_weights,
+    };
+}
 
-    for (size_t u = 0; u < units; u++) {
-        sum += decoder_unit (m, u)->count;
-        if (sum < least && u + 1 < units)
-            continue;
-        ret[n++] = (sum + world - 1) / world * world;
-        sum = 0;
+static size_t lines (size_t n)
+{
+    return (n + 63) / 64 * 64;
+}
+
+/* Bundles of flat units (train/shard.h, fsdp_flat.c): elements of each while it is
+ * whole, of weights and of gradients; returns how many these are. */
+static size_t bundles (const train_decoder_t *m, const train_shard_plan_t *plan,
+                       size_t *weights, size_t *grads)
+{
+    size_t world = (size_t)train_shard_plan_layout (plan)->world, n = 0,
+           sum = 0;
+    bool cut = train_shard_moving (plan) != train_shard_size (plan);
+
+    for (size_t i = 0; i < train_shard_n_units (plan); i++) {
+        const train_shard_unit_t *u = train_shard_unit (plan, i);
+        size_t all = u->chunk * world;
+
+        if (u->bundle == n) {
+            sum = 0;
+            weights[n] = 0;
+            grads[n++] = cut ? lines (decoder_widest_vector (m)) : 0;
+        }
+        if (sum + all > weights[n - 1])
+            weights[n - 1] = sum + all;
+        sum += u->count;
+        if (!u->still)
+            grads[n - 1] += cut ? lines (all) : all;
     }
     return n;
 }
@@ -92,11 +115,12 @@ static bool trains (const train_decoder_t *m, const char *frozen,
     return true;
 }
 
-/* What stays as it is has no gradients on one GPU, either (trainer_gpu.c). */
+/* What stays as it is has no gradients, where that saves much. */
 static train_status_t freeze (train_decoder_t *m,
                               const train_trainer_options_t *o,
                               train_error_t *err)
 {
+    bool whole = o->offload || o->strategy >= TRAIN_SHARD_GRAD_OP;
     bool *frozen = calloc (m->n_params, sizeof (*frozen));
     train_status_t status;
 
@@ -105,7 +129,7 @@ static train_status_t freeze (train_decoder_t *m,
                         m->n_params);
     for (size_t i = 0; i < m->n_params; i++)
         frozen[i] = !trains (m, o->frozen, m->params[i].name);
-    status = decoder_freeze (m, frozen, !o->offload, err);
+    status = decoder_freeze (m, frozen, !whole, err);
     free (frozen);
     return status;
 }
@@ -124,36 +148,40 @@ static size_t with_moments (const train_decoder_t *m,
     return sum > held / 2 || o->offload ? held : sum;
 }
 
-/* What is whole for a while where the model is sharded (fsdp_rooms.c); [size]
- * has room for a stay beside the flat units. */
+/* What is whole for a while where the model is sharded (fsdp_rooms.c); [w] and [g]
+ * have room for a stay beside the bundles. */
 static void count_whole (const train_decoder_t *m,
-                         const train_trainer_options_t *o, size_t world,
-                         size_t *size, size_t *weights, size_t *grads,
-                         size_t *wire)
+                         const train_trainer_options_t *o,
+                         const train_shard_plan_t *plan, size_t *w, size_t *g,
+                         size_t *weights, size_t *grads, size_t *wire)
 {
-    size_t n = flat_units (m, o, world, size), ahead = (size_t)o->prefetch;
-    size_t stays = n + (m->config.tie && n > 1), most = 0;
+    size_t n = bundles (m, plan, w, g), ahead = (size_t)o->prefetch;
+    size_t stays = n + (m->config.tie && n > 1), most = 0, kept = 0;
 
-    size[n] = size[0]; /* a tied head visits the embedding's again */
-    for (size_t u = 0; u < n; u++)
-        most = size[u] > most ? size[u] : most;
+    w[n] = w[0]; /* a tied head visits the embedding's again */
+    g[n] = g[0];
+    for (size_t u = 0; u < n; u++) {
+        most = g[u] > most ? g[u] : most;
+        kept += g[u];
+    }
     *weights = o->strategy == TRAIN_FULL_SHARD && ahead + 1 < n
-                   ? fsdp_fit (size, stays, ahead, NULL)
-                   : fsdp_fit (size, n, n, NULL);
-    *grads = o->no_sync ? m->numel : fsdp_fit (size, stays, 1, NULL);
+                   ? fsdp_fit (w, stays, ahead, NULL)
+                   : fsdp_fit (w, n, n, NULL);
+    *grads = o->no_sync ? kept : fsdp_fit (g, stays, 1, NULL);
     *wire = !o->reduce_bf16 ? 0 : o->no_sync ? 2 * most : *grads;
 }
 
 static train_status_t add_whole (struct table *t, const train_decoder_t *m,
-                                 const train_trainer_options_t *o, size_t world,
+                                 const train_trainer_options_t *o,
+                                 const train_shard_plan_t *plan,
                                  const char *wide, train_error_t *err)
 {
     size_t weights, grads, wire, units = decoder_n_units (m);
-    size_t *size = calloc (units + 1, sizeof (*size));
+    size_t *size = calloc (2 * (units + 1), sizeof (*size));
 
     if (!size)
         return err_set (err, TRAIN_ENOMEM, "no memory for %zu units", units);
-    count_whole (m, o, world, size, &weights, &grads, &wire);
+    count_whole (m, o, plan, size, size + units + 1, &weights, &grads, &wire);
     free (size);
     add (t, "weights, whole units", train_dtype_name (m->config.dtype),
          weights * m->kern->elem_size, false);
@@ -173,32 +201,41 @@ static unsigned pieces_of (const train_decoder_t *m,
     return adamw_far_arrays (o->offload, o->offload_weights ? how : 0);
 }
 
-/* Weights and all that has their shape. [alone]: of one GPU (trainer_gpu.c). */
+/* Weights and all that has their shape.
+ *   plan    NULL: nothing is sharded
+ *   alone   of one GPU (trainer_gpu.c) */
 static train_status_t add_model (struct table *t, const train_decoder_t *m,
-                                 const train_trainer_options_t *o, size_t world,
-                                 bool alone, train_error_t *err)
+                                 const train_trainer_options_t *o,
+                                 const train_shard_plan_t *plan, bool alone,
+                                 train_error_t *err)
 {
     size_t real = m->kern->real_size, elem = m->kern->elem_size;
-    size_t whole = m->numel, part = (whole + world - 1) / world, held = whole;
+    size_t held = m->numel, masters = held, late = 0;
+    size_t grads = m->grad_numel + decoder_sink (m);
     const char *wide = real == sizeof (double) ? "F64" : "F32";
     const char *own = train_dtype_name (m->config.dtype);
 
-    if (o->strategy >= TRAIN_SHARD_GRAD_OP) {
-        held = part;
-        TRY (add_whole (t, m, o, world, wide, err));
+    if (plan) {
+        held = train_shard_size (plan);
+        masters = grads = train_shard_moving (plan);
+        late = o->round_late && elem < real ? masters : 0;
+        TRY (add_whole (t, m, o, plan, wide, err));
+    } else if (alone || m->grad_at) {
+        masters = with_moments (m, o, held);
     }
-    add (t, "weights", own,
-         (o->round_late && elem < real) || o->offload_weights ? 0 : held * elem,
+    add (t, "weights", own, o->offload_weights ? 0 : (held - late) * elem,
          false);
     add (t, "masters of the weights", wide,
-         elem == real || o->offload
-             ? 0
-             : (alone ? with_moments (m, o, held) : held) * real,
-         false);
-    add (t, "gradients", wide,
-         (alone ? m->grad_numel + decoder_sink (m) : held) * real, false);
+         elem == real || o->offload ? 0 : masters * real, false);
+    add (t, "gradients", wide, grads * real, false);
     add (t, "AdamW's moments", wide,
-         o->offload ? 0 : 2 * with_moments (m, o, held) * real, false);
+         o->offload ? 0
+                    : 2
+                          * (plan && elem < real && masters < held
+                                 ? masters
+                                 : with_moments (m, o, held))
+                          * real,
+         false);
     add (t, "pieces of what is offloaded",
          o->offload || !o->offload_weights ? wide : own,
          adamw_far_bytes (held, pieces_of (m, o)), false);
@@ -303,13 +340,7 @@ static train_status_t need_loan (train_decoder_t *m,
                                  const train_trainer_options_t *o, int world,
                                  struct decoder_need *need, train_error_t *err)
 {
-    const struct fsdp_options f = {
-        .wrap = o->wrap,
-        .least = o->least,
-        .no_sync = o->no_sync,
-        .offload = o->offload,
-        .offload_weights = o->offload_weights,
-    };
+    const struct fsdp_options f = engine_of (o);
 
     bool lends;
 
@@ -408,7 +439,7 @@ static train_status_t make (const train_decoder_config_t *model,
 
     c.device = (DLDevice){kDLCPU, 0};
     TRY (decoder_create_bare (&c, ret, err));
-    return is_alone (l) ? freeze (*ret, l->o, err) : TRAIN_OK;
+    return freeze (*ret, l->o, err);
 }
 
 /* Of a pass of [rows]; where a step has one pass gradients are lent. */
@@ -424,6 +455,15 @@ static train_status_t acts_of (train_decoder_t *m, const struct layout *l,
     return lay (m, l->gpu, l->sm_90a, rows, l->seq, &need, ret, err);
 }
 
+static train_status_t plan_of (const train_decoder_t *m,
+                               const train_trainer_options_t *o, int world,
+                               train_shard_plan_t **ret, train_error_t *err)
+{
+    const struct fsdp_options f = engine_of (o);
+
+    return fsdp_plan_of_decoder (&f, m, world, ret, err);
+}
+
 train_status_t mem_table (const train_decoder_config_t *model, bool sm_90a,
                           const train_trainer_options_t *o, int world, int seq,
                           bool docs, struct mem_row *rows, size_t *ret_n,
@@ -433,17 +473,21 @@ train_status_t mem_table (const train_decoder_config_t *model, bool sm_90a,
         model->device.device_type == kDLCUDA, sm_90a, o, world, seq, docs};
     struct table t = {.rows = rows};
     struct decoder_acts acts = {0};
+    train_shard_plan_t *plan = NULL;
     train_decoder_t *m = NULL;
     train_status_t status = make (model, &l, &m, err);
 
+    if (status == TRAIN_OK && o->strategy >= TRAIN_SHARD_GRAD_OP)
+        status = plan_of (m, o, world, &plan, err);
     if (status == TRAIN_OK)
         status = acts_of (m, &l, mem_pass (o, world), &acts, err);
     if (status == TRAIN_OK)
-        status = add_model (&t, m, o, (size_t)world, is_alone (&l), err);
+        status = add_model (&t, m, o, plan, is_alone (&l), err);
     if (status == TRAIN_OK) {
         add_acts (&t, m, &acts);
         *ret_n = t.n;
     }
+    train_shard_plan_destroy (plan);
     train_decoder_destroy (m);
     return status;
 }

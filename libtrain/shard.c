@@ -132,27 +132,41 @@ static train_status_t copy_params (train_shard_plan_t *plan,
     return TRAIN_OK;
 }
 
-/* Does a parameter of [unit] begin a new flat unit behind [u]? */
-static bool begins_unit (const train_shard_plan_t *plan,
-                         const train_shard_unit_t *u, int unit)
+/* Does a parameter of [unit] begin a new bundle behind [u], the last flat unit of
+ * one that has [count] elements? */
+static bool begins_bundle (const train_shard_plan_t *plan,
+                           const train_shard_unit_t *u, size_t count, int unit)
 {
     if (unit == u->last)
         return false;
-    return plan->layout.wrap == TRAIN_WRAP_UNIT
-           || u->count >= plan->layout.least;
+    return plan->layout.wrap == TRAIN_WRAP_UNIT || count >= plan->layout.least;
+}
+
+static train_shard_unit_t *begin_unit (train_shard_plan_t *plan, size_t param,
+                                       size_t bundle)
+{
+    train_shard_unit_t *u = &plan->units[plan->n_units++];
+
+    u->first = plan->params[param].unit;
+    u->param = param;
+    u->still = plan->params[param].still;
+    u->bundle = bundle;
+    return u;
 }
 
 static void fill_units (train_shard_plan_t *plan)
 {
     train_shard_unit_t *u = NULL;
+    size_t bundles = 0, count = 0; /* of the last bundle */
 
     for (size_t i = 0; i < plan->n_params; i++) {
         const train_shard_param_t *p = &plan->params[i];
 
-        if (!u || begins_unit (plan, u, p->unit)) {
-            u = &plan->units[plan->n_units++];
-            u->first = p->unit;
-            u->param = i;
+        if (!u || begins_bundle (plan, u, count, p->unit)) {
+            u = begin_unit (plan, i, bundles++);
+            count = 0;
+        } else if (p->tied < 0 && p->still != u->still) {
+            u = begin_unit (plan, i, bundles - 1);
         }
         u->last = p->unit;
         u->n_params++;
@@ -162,17 +176,20 @@ static void fill_units (train_shard_plan_t *plan)
         }
         plan->places[i] = (struct shard_place){plan->n_units - 1, u->count};
         u->count += p->count;
+        count += p->count;
         plan->numel += p->count;
     }
 }
 
-static void fill_chunks (train_shard_plan_t *plan)
+static void fill_chunks (train_shard_plan_t *plan, bool still)
 {
     size_t world = (size_t)plan->layout.world, align = plan->layout.align;
 
     for (size_t i = 0; i < plan->n_units; i++) {
         train_shard_unit_t *u = &plan->units[i];
 
+        if (u->still != still)
+            continue;
         u->chunk = (u->count + world - 1) / world;
         u->chunk = (u->chunk + align - 1) / align * align;
         u->at = plan->shard;
@@ -201,7 +218,9 @@ train_status_t train_shard_plan_create (const train_shard_layout_t *layout,
         return status;
     }
     fill_units (plan);
-    fill_chunks (plan);
+    fill_chunks (plan, false);
+    plan->moving = plan->shard;
+    fill_chunks (plan, true);
     *ret_plan = plan;
     return TRAIN_OK;
 }
@@ -262,6 +281,11 @@ size_t train_shard_numel (const train_shard_plan_t *plan)
 size_t train_shard_size (const train_shard_plan_t *plan)
 {
     return plan->shard;
+}
+
+size_t train_shard_moving (const train_shard_plan_t *plan)
+{
+    return plan->moving;
 }
 
 size_t train_shard_offset (const train_shard_plan_t *plan, size_t param)

@@ -19,6 +19,7 @@ struct train_shard_plan {
     train_shard_unit_t *units; /* (n_units) */
     size_t n_units;
     size_t numel, shard; /* elements of the model, of a shard */
+    size_t moving;       /* of a shard, before what is still */
 };
 
 /* shard_find - index of the parameter [name], looked for at [hint] first; -1. */

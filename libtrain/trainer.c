@@ -103,6 +103,8 @@ static train_status_t make_engine (train_trainer_t *t, train_error_t *err)
         .offload = o->offload,
         .round_late = o->round_late,
         .offload_weights = o->offload_weights,
+        .no_decay = o->no_decay,
+        .frozen = o->frozen,
         .reduce = o->reduce_bf16       ? TRAIN_BF16
                   : dtype == TRAIN_F64 ? TRAIN_F64
                                        : TRAIN_F32,
@@ -113,8 +115,6 @@ static train_status_t make_engine (train_trainer_t *t, train_error_t *err)
         return trainer_gpu_create (t, &t->gpu, err);
     TRY (trainer_shard_moves (t, err));
     TRY (fsdp_of_decoder (&f, t->moves, t->decoder, &t->fsdp, err));
-    TRY (fsdp_rules (t->fsdp, o->no_decay, o->frozen, err));
-    TRY (decoder_freeze (t->decoder, fsdp_frozen (t->fsdp), false, err));
     return fsdp_adamw (t->fsdp, t->decoder, &o->adamw, &t->adamw, err);
 }
 
@@ -446,7 +446,9 @@ train_status_t trainer_updated (train_trainer_t *t, train_error_t *err)
     fsdp_updated (t->fsdp);
     if (t->opts.adamw.stochastic)
         fsdp_round (t->fsdp, t->adamw);
-    return TRAIN_OK;
+    return train_adamw_masters (t->adamw)
+               ? adamw_narrow (t->adamw, fsdp_weights (t->fsdp), err)
+               : TRAIN_OK;
 }
 
 DLTensor *train_trainer_m (train_trainer_t *t)

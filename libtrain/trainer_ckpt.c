@@ -124,11 +124,12 @@ static train_status_t moments_open (train_trainer_t *t, struct ckpt_run *run,
 {
     const DLTensor *m = train_adamw_m (t->adamw);
     DLTensor **to[3] = {&run->m, &run->v, &run->weights};
-    int64_t shape[1] = {train_tensor_numel (run->weights)};
+    int64_t shape[1] = {(int64_t)train_shard_size (run->plan)};
     train_dtype_t dtype;
     void *data[3];
 
-    TRY (adamw_spread (t->adamw, run->weights, &o->wide, err));
+    TRY (t->gpu ? adamw_spread (t->adamw, run->weights, &o->wide, err)
+                : fsdp_spread (t->fsdp, t->adamw, &o->wide, err));
     TRY (train_dtype_of (m->dtype, &dtype, err));
     data[0] = o->wide.m, data[1] = o->wide.v, data[2] = o->wide.masters;
     for (int i = 0; i < 3; i++) {
@@ -138,6 +139,14 @@ static train_status_t moments_open (train_trainer_t *t, struct ckpt_run *run,
         *to[i] = &o->t[i].t;
     }
     return TRAIN_OK;
+}
+
+static train_status_t moments_take (train_trainer_t *t, const struct moments *o,
+                                    train_error_t *err)
+{
+    return t->gpu ? adamw_gather (t->adamw, train_trainer_weights (t), &o->wide,
+                                  err)
+                  : fsdp_collect (t->fsdp, t->adamw, &o->wide, err);
 }
 
 /* Has this rank something of its own to write and read? */
@@ -364,10 +373,7 @@ static train_status_t read_own (train_trainer_t *t, const char *path,
     if (status == TRAIN_OK)
         status = ckpt_run_load (path, &run, state, err);
     if (status == TRAIN_OK && moments.wide.m)
-        status = of_file (path,
-                          adamw_gather (t->adamw, train_trainer_weights (t),
-                                        &moments.wide, err),
-                          err);
+        status = of_file (path, moments_take (t, &moments, err), err);
     adamw_wide_free (&moments.wide);
     return status == TRAIN_OK ? of_file (path, same_run (t, state, err), err)
                               : status;
@@ -399,12 +405,13 @@ static train_status_t spread (train_trainer_t *t, train_ckpt_state_t *s,
 {
     int64_t shape[1] = {sizeof (*s)};
     struct ckpt_run run = run_of (t);
-    DLTensor *all[3] = {run.weights, run.m, run.v};
+    DLTensor *all[4] = {run.weights, run.m, run.v,
+                        train_adamw_masters (t->adamw)};
     train_tensor_t view;
 
     TRY (train_tensor_view (&view, s, TRAIN_U8, 1, shape, err));
     TRY (train_broadcast (t->group, &view.t, 0, err));
-    for (int i = 0; i < 3 && !t->gpu && !trainer_is_sharded (t); i++)
+    for (int i = 0; i < 4 && !t->gpu && !trainer_is_sharded (t) && all[i]; i++)
         TRY (trainer_shard_spread (t, all[i], err));
     TRY (take_state (t, s, err)); /* the number of updates says how to round */
     return trainer_updated (t, err);

@@ -49,7 +49,8 @@ static train_status_t make_plan (const train_trainer_t *t,
     for (size_t i = 0; i < n; i++) {
         const train_param_t *p = train_decoder_param (t->decoder, i);
 
-        params[i] = (train_shard_param_t){p->name, p->count, 0, -1};
+        params[i] = (train_shard_param_t){
+            .name = p->name, .count = p->count, .tied = -1};
     }
     status = train_shard_plan_create (&layout, params, n, ret, err);
     free (params);

@@ -9,10 +9,14 @@
 /* Initial weights pass through libm, which another node may have newer. */
 train_status_t trainer_same_weights (train_trainer_t *t, train_error_t *err)
 {
+    DLTensor *masters = train_adamw_masters (t->adamw);
+
     if (t->gpu || fsdp_is_sharded (t->fsdp))
         return TRAIN_OK;
     TRY (fsdp_settle (t->fsdp, err));
     TRY (trainer_shard_spread (t, fsdp_weights (t->fsdp), err));
+    if (masters)
+        TRY (trainer_shard_spread (t, masters, err));
     return trainer_updated (t, err);
 }
 
@@ -22,7 +26,7 @@ static train_status_t begin (train_trainer_t *t,
 {
     if (t->gpu)
         return trainer_gpu_init (t, files, seed, err);
-    TRY (fsdp_init_decoder (t->fsdp, t->decoder, files, seed, err));
+    TRY (fsdp_init_decoder (t->fsdp, t->decoder, files, seed, t->adamw, err));
     TRY (trainer_updated (t, err));
     return trainer_same_weights (t, err);
 }

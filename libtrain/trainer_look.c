@@ -50,8 +50,8 @@ static train_status_t look_at_sums (train_trainer_t *t,
     train_dtype_t dtype = t->gpu ? TRAIN_F32 : fsdp_real (t->fsdp);
 
     for (size_t i = 0; i < train_shard_n_params (plan) && !look->found; i++) {
-        train_shard_range_t r =
-            train_shard_range (plan, i, train_trainer_place (t));
+        train_shard_range_t r = t->gpu ? train_shard_range (plan, i, 0)
+                                       : fsdp_grad_range (t->fsdp, i);
         size_t first = t->gpu ? decoder_grad_at (t->decoder, r.at) : r.at;
         const char *at =
             (const char *)grads->data + first * train_dtype_size (dtype);

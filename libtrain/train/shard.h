@@ -8,13 +8,17 @@
  * elements, rank r the r-th. Nothing has to divide: the last chunks are short
  * or empty, and what is missing at the end is padding, zero for ever. A rank's
  * shard is its chunks of all flat units one after the other, padding included,
- * so it is of one size on all ranks. (Zhao et al. 2023, arXiv:2304.11277;
+ * so it is of one size on all ranks. Parameters may be still, as weights are that
+ * do not train: a flat unit is cut where that changes, and chunks of still ones
+ * are the end of a shard, so that gradients and masters are of its beginning
+ * alone. (Zhao et al. 2023, arXiv:2304.11277;
  * Rajbhandari et al. 2020, arXiv:1910.02054.)
  *
  * Plans do not change once they are made: any thread. */
 #ifndef TRAIN_SHARD_H
 #define TRAIN_SHARD_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -50,6 +54,8 @@ typedef struct train_shard_param {
     int tied;         /* index of the earlier parameter whose elements these
                          are, of the same count and itself not tied; -1: its
                          own. Tied elements are stored and counted once */
+    bool still;       /* it is frozen: it lies in a flat unit without any that
+                         train, and in a shard behind all that do */
 } train_shard_param_t;
 
 typedef struct train_shard_layout {
@@ -67,6 +73,10 @@ typedef struct train_shard_unit {
     size_t count;           /* elements */
     size_t chunk;           /* of each rank: world * chunk >= count */
     size_t at;              /* of its chunk in a shard, in elements */
+    bool still;             /* all its parameters are */
+    size_t
+        bundle; /* consecutive flat units of one number are what a wrap policy
+                      joined, cut where parameters are still; each goes up by 1 */
 } train_shard_unit_t;
 
 /* A parameter's elements on one rank: always one run, maybe empty. */
@@ -94,13 +104,15 @@ const train_shard_param_t *train_shard_param (const train_shard_plan_t *plan,
 size_t train_shard_n_units (const train_shard_plan_t *plan); /* flat ones */
 const train_shard_unit_t *train_shard_unit (const train_shard_plan_t *plan,
                                             size_t index);
-/* train_shard_unit_of - the flat unit that has unit [unit] of the model; -1
- * when there is none. */
+/* train_shard_unit_of - the first flat unit that has unit [unit] of the model;
+ * -1 when there is none. */
 int train_shard_unit_of (const train_shard_plan_t *plan, int unit);
 size_t train_shard_numel (const train_shard_plan_t *plan); /* without padding */
 /* train_shard_size - elements of a shard, padding included: alike on all
  * ranks. */
 size_t train_shard_size (const train_shard_plan_t *plan);
+/* train_shard_moving - of these the ones before what is still. */
+size_t train_shard_moving (const train_shard_plan_t *plan);
 
 /* train_shard_range - what of parameter [param] rank [rank] holds; of a tied
  * one, what it holds of the other. [param] and [rank] are legal. */

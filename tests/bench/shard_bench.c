@@ -194,8 +194,8 @@ static void make (struct bench *b)
               ? train_decoder_create_bare (&b->config, &b->m, &err)
               : train_decoder_create (&b->config, &b->m, &err));
     need (fsdp_of_decoder (&b->options, b->group, b->m, &b->fsdp, &err));
-    need (fsdp_init_decoder (b->fsdp, b->m, NULL, 1, &err));
     need (fsdp_adamw (b->fsdp, b->m, &o, &b->adamw, &err));
+    need (fsdp_init_decoder (b->fsdp, b->m, NULL, 1, b->adamw, &err));
     b->tokens = malloc (n * sizeof (*b->tokens));
     b->targets = malloc (n * sizeof (*b->targets));
     b->ms = calloc ((size_t)b->steps, sizeof (*b->ms));

@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <fnmatch.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "fsdp_run.h"
@@ -42,7 +44,24 @@ static train_decoder_config_t config_of (void)
                                     .tie = run.tie,
                                     .rope_theta = 10000,
                                     .norm_eps = 1e-5,
-                                    .dtype = run.dtype};
+                                    .dtype = run.dtype,
+                                    .lora = {.rank = run.lora,
+                                             .alpha = 2 * run.lora,
+                                             .targets = run.lora ? 0x7f : 0}};
+}
+
+bool run_trains (const char *name)
+{
+    char list[200], *next = list, *pattern;
+
+    if (run.lora && !decoder_is_lora (name))
+        return false;
+    snprintf (list, sizeof (list), "%s",
+              run.opts.frozen ? run.opts.frozen : "");
+    while ((pattern = strsep (&next, ",")))
+        if (fnmatch (pattern, name, 0) == 0)
+            return false;
+    return true;
 }
 
 /* Tokens of a few rows of a step's batch: a sum with a remainder, some noise. */
@@ -87,9 +106,9 @@ static void round_masters (const struct one *o)
 static struct one open_one (void)
 {
     train_decoder_config_t c = config_of ();
-    train_param_t params[64];
+    train_param_t params[128];
     struct one o;
-    size_t n;
+    size_t n = 0;
 
     assert_int_equal (train_decoder_create (&c, &o.decoder, NULL), 0);
     c.dtype = real ();
@@ -97,9 +116,9 @@ static struct one open_one (void)
     if (real () != run.dtype)
         assert_int_equal (train_decoder_create (&c, &o.masters, NULL), 0);
     train_decoder_init (o.masters, SEED);
-    n = train_decoder_n_params (o.decoder);
-    for (size_t i = 0; i < n; i++)
-        params[i] = *train_decoder_param (o.decoder, i);
+    for (size_t i = 0; i < train_decoder_n_params (o.decoder); i++)
+        if (run_trains (train_decoder_param (o.decoder, i)->name))
+            params[n++] = *train_decoder_param (o.decoder, i);
     assert_int_equal (train_adamw_create (&adamw, real (),
                                           train_decoder_numel (o.decoder),
                                           params, n, &o.adamw, NULL),
@@ -119,6 +138,18 @@ static double param_sumsq (const DLTensor *grads, const train_param_t *p)
     return norm * norm;
 }
 
+static void clear_frozen (const struct one *o, DLTensor *grads)
+{
+    size_t size = train_dtype_size (real ());
+
+    for (size_t i = 0; i < train_decoder_n_params (o->decoder); i++) {
+        const train_param_t *p = train_decoder_param (o->decoder, i);
+
+        if (!run_trains (p->name))
+            memset ((char *)grads->data + p->offset * size, 0, p->count * size);
+    }
+}
+
 static void one_step (const struct one *o, int s)
 {
     DLTensor *grads = train_decoder_grads (o->decoder);
@@ -134,6 +165,7 @@ static void one_step (const struct one *o, int s)
                                           NULL),
                       0);
     run.want[s] /= COUNTED;
+    clear_frozen (o, grads);
     assert_int_equal (train_norm (grads, &run.norm[s], NULL), 0);
     for (size_t i = 0; i < train_decoder_n_params (o->decoder); i++)
         run.part[i] = param_sumsq (grads, train_decoder_param (o->decoder, i));
@@ -186,9 +218,10 @@ train_status_t open_rank (struct rank *r, train_error_t *err)
     if (status == TRAIN_OK && run.hook)
         run.hook (r);
     if (status == TRAIN_OK)
-        status = fsdp_init_decoder (r->fsdp, r->decoder, NULL, SEED, err);
-    if (status == TRAIN_OK)
         status = fsdp_adamw (r->fsdp, r->decoder, &adamw, &r->adamw, err);
+    if (status == TRAIN_OK)
+        status =
+            fsdp_init_decoder (r->fsdp, r->decoder, NULL, SEED, r->adamw, err);
     return status;
 }
 

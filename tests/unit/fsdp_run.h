@@ -25,10 +25,11 @@ struct fsdp_run {
     bool wide; /* the embedding is larger than a block */
     train_dtype_t dtype;
     int micro, steps;
+    int lora;    /* rank of adapters on all products; 0: none */
     bool uneven; /* rank 0 has no row, where there are others */
     double want[FSDP_STEPS], norm[FSDP_STEPS], bound;
-    double weights;  /* sum of squares at the end, of one device */
-    double part[64]; /* of each parameter's gradient in the last step */
+    double weights;   /* sum of squares at the end, of one device */
+    double part[128]; /* of each parameter's gradient in the last step */
 };
 
 extern struct fsdp_run run;
@@ -41,6 +42,7 @@ void prepare (train_dtype_t dtype, bool tie, int steps, double bound);
 struct fsdp_options opts_of (train_strategy_t strategy, size_t least,
                              int prefetch, bool no_sync);
 train_dtype_t real (void);                    /* of masters and gradients */
+bool run_trains (const char *name);           /* by opts.frozen and lora */
 bool near (double a, double b, double bound); /* relative to b */
 
 struct rank {

@@ -89,7 +89,8 @@ static train_status_t open_model (struct made_up *m, train_group_t *group,
                                .device = group->where.device};
 
     for (int u = 0; u < UNITS; u++) {
-        params[u] = (train_shard_param_t){name[u], counts[u], u, -1};
+        params[u] = (train_shard_param_t){
+            .name = name[u], .count = counts[u], .unit = u, .tied = -1};
         visits[u] = (size_t)u;
     }
     TRY (backend_find ("cuda", &m->ops, err));

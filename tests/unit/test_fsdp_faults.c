@@ -41,13 +41,15 @@ static void check_element (struct job *job, int rank, const char *name,
 static train_status_t open_rules (struct rank *r, train_error_t *err)
 {
     train_adamw_options_t o = adamw;
-    train_status_t status = open_rank (r, err);
+    train_status_t status;
+
+    run.opts.no_decay = "*mlp*";
+    run.opts.frozen = frozen;
+    status = open_rank (r, err);
 
     o.weight_decay = 50;
     train_adamw_destroy (r->adamw);
     r->adamw = NULL;
-    if (status == TRAIN_OK)
-        status = fsdp_rules (r->fsdp, "*mlp*", frozen, err);
     if (status == TRAIN_OK)
         status = fsdp_adamw (r->fsdp, r->decoder, &o, &r->adamw, err);
     return status;

@@ -302,6 +302,7 @@ static void test_bytes (void **state)
                             i % 7 ? 0 : 500, i % 3 + i / 12, i % 4 == 3);
         run.opts.reduce = i % 8 < 4 ? TRAIN_F32 : TRAIN_BF16;
         run.opts.round_late = i % 2;
+        run.lora = i % 3 == 2 ? 2 : 0;
         job.layout = worlds[i % 4];
         fake_open (&no_orders);
         run_job (&job);
@@ -314,6 +315,7 @@ static void test_bytes (void **state)
         fake_close ();
     }
     run.wide = false;
+    run.lora = 0;
 }
 
 /* One that ends within a step: the others hear of it where they wait. */

@@ -60,9 +60,9 @@ static void check_room (struct job *job, int rank, const struct run *r)
         || job->arg != TRAIN_GRPO_GATHER_UNIT)
         return;
     for (size_t u = 0; u < f->n_units; u++)
-        if (f->units[u].plan->chunk > most)
-            most = f->units[u].plan->chunk;
-    most *= f->world * (size_t)(kind.o.trainer.prefetch + 1);
+        if (f->units[u].whole > most)
+            most = f->units[u].whole;
+    most *= (size_t)kind.o.trainer.prefetch + 1;
     if (fsdp_held (f).most_weights > most || f->all)
         note (job, rank, "more is whole than fits", 0, 0, most);
 }

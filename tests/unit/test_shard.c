@@ -21,18 +21,20 @@
 
 /* Zero-size, tied, of one element, in units that are left out (5 to 8). */
 static const train_shard_param_t odd[] = {
-    {"embed", 21, 0, -1},  {"b0.q", 10, 1, -1}, {"b0.n", 1, 1, -1},
-    {"b0.none", 0, 1, -1}, {"b1.q", 13, 2, -1}, {"b1.n", 3, 2, -1},
-    {"empty", 0, 3, -1},   {"last", 7, 4, -1},  {"head", 21, 4, 0},
-    {"far", 2, 9, -1},
+    {"embed", 21, 0, -1, false}, {"b0.q", 10, 1, -1, false},
+    {"b0.n", 1, 1, -1, false},   {"b0.none", 0, 1, -1, false},
+    {"b1.q", 13, 2, -1, false},  {"b1.n", 3, 2, -1, false},
+    {"empty", 0, 3, -1, false},  {"last", 7, 4, -1, false},
+    {"head", 21, 4, 0, false},   {"far", 2, 9, -1, false},
 };
 
 /* The same parameters in another order and other units, and untied. */
 static const train_shard_param_t other[] = {
-    {"far", 2, 0, -1},     {"b1.q", 13, 0, -1}, {"head", 21, 1, -1},
-    {"b0.n", 1, 1, -1},    {"empty", 0, 1, -1}, {"b0.q", 10, 2, -1},
-    {"embed", 21, 3, -1},  {"b1.n", 3, 3, -1},  {"last", 7, 4, -1},
-    {"b0.none", 0, 5, -1},
+    {"far", 2, 0, -1, false},    {"b1.q", 13, 0, -1, false},
+    {"head", 21, 1, -1, false},  {"b0.n", 1, 1, -1, false},
+    {"empty", 0, 1, -1, false},  {"b0.q", 10, 2, -1, false},
+    {"embed", 21, 3, -1, false}, {"b1.n", 3, 3, -1, false},
+    {"last", 7, 4, -1, false},   {"b0.none", 0, 5, -1, false},
 };
 
 static train_shard_layout_t layout_of (int world, size_t size, size_t align)
@@ -183,8 +185,8 @@ static void test_all_layouts (void **state)
 /* Facts that other libraries agree on: torch.chunk of 10 and 5 over 4. */
 static void test_chunks (void **state)
 {
-    static const train_shard_param_t ten = {"x", 10, 0, -1},
-                                     five = {"x", 5, 0, -1};
+    static const train_shard_param_t ten = {"x", 10, 0, -1, false},
+                                     five = {"x", 5, 0, -1, false};
     static const size_t want[2][4] = {{3, 3, 3, 1}, {2, 2, 1, 0}};
 
     (void)state;
@@ -285,20 +287,84 @@ static void refuse (const train_shard_layout_t *o,
         fail_msg ("'%s' does not say '%s'", err.text, word);
 }
 
+/* What is still lies behind what is not, in flat units of their own, and bundles
+ * are what the policy joins without it. */
+static void test_still (void **state)
+{
+    static const train_shard_param_t p[] = {
+        {"embed", 21, 0, -1, true}, {"b0.q", 10, 1, -1, true},
+        {"b0.n", 1, 1, -1, false},  {"b0.a", 6, 1, -1, false},
+        {"b1.n", 3, 2, -1, false},  {"b1.q", 13, 2, -1, true},
+        {"b1.a", 4, 2, -1, false},  {"head", 21, 3, 0, true},
+        {"norm", 7, 3, -1, true},
+    };
+    /* of each flat unit at least = 1 or 20 */
+    static const struct {
+        size_t count, bundle;
+        bool still;
+    } want[2][6] = {
+        {{21, 0, true},
+         {10, 1, true},
+         {7, 1, false},
+         {3, 2, false},
+         {13, 2, true},
+         {4, 2, false}},
+        {{21, 0, true},
+         {10, 1, true},
+         {10, 1, false},
+         {13, 1, true},
+         {4, 1, false},
+         {7, 2, true}},
+    };
+
+    (void)state;
+    for (int size = 0; size < 2; size++) {
+        train_shard_plan_t *plan = plan_of (p, N_OF (p), 3, 20 * size, 1);
+        size_t moving = train_shard_moving (plan), sum[2] = {0, 0};
+
+        for (size_t i = 0; i < train_shard_n_units (plan); i++) {
+            const train_shard_unit_t *u = train_shard_unit (plan, i);
+
+            if (i < 6) {
+                assert_int_equal (u->count, want[size][i].count);
+                assert_int_equal (u->bundle, want[size][i].bundle);
+                assert_int_equal (u->still, want[size][i].still);
+            }
+            assert_int_equal (u->at, sum[u->still] + (u->still ? moving : 0));
+            sum[u->still] += u->chunk;
+        }
+        assert_int_equal (sum[false], moving);
+        assert_int_equal (sum[true] + moving, train_shard_size (plan));
+        for (size_t i = 0; i < N_OF (p); i++)
+            for (int r = 0; r < 3 && p[i].tied < 0; r++) {
+                train_shard_range_t g = train_shard_range (plan, i, r);
+
+                assert_true (g.count == 0
+                             || (p[i].still ? g.at >= moving
+                                            : g.at + g.count <= moving));
+            }
+        train_shard_plan_destroy (plan);
+    }
+}
+
 static void test_refused (void **state)
 {
     train_shard_layout_t good = layout_of (2, 0, 1), o = good;
-    const train_shard_param_t twice[] = {{"a", 1, 0, -1}, {"a", 1, 0, -1}};
-    const train_shard_param_t order[] = {{"a", 1, 1, -1}, {"b", 1, 0, -1}};
-    const train_shard_param_t below[] = {{"a", 1, -1, -1}};
-    const train_shard_param_t later[] = {{"a", 1, 0, 1}, {"b", 1, 0, -1}};
+    const train_shard_param_t twice[] = {{"a", 1, 0, -1, false},
+                                         {"a", 1, 0, -1, false}};
+    const train_shard_param_t order[] = {{"a", 1, 1, -1, false},
+                                         {"b", 1, 0, -1, false}};
+    const train_shard_param_t below[] = {{"a", 1, -1, -1, false}};
+    const train_shard_param_t later[] = {{"a", 1, 0, 1, false},
+                                         {"b", 1, 0, -1, false}};
     const train_shard_param_t chain[] = {
-        {"a", 1, 0, -1}, {"b", 1, 0, 0}, {"c", 1, 0, 1}};
-    const train_shard_param_t sizes[] = {{"a", 1, 0, -1}, {"b", 2, 0, 0}};
-    const train_shard_param_t huge[] = {{"a", SIZE_MAX, 0, -1}};
-    const train_shard_param_t sum[] = {{"a", (size_t)1 << 44, 0, -1},
-                                       {"b", 1, 0, -1}};
-    const train_shard_param_t unnamed[] = {{NULL, 1, 0, -1}};
+        {"a", 1, 0, -1, false}, {"b", 1, 0, 0, false}, {"c", 1, 0, 1, false}};
+    const train_shard_param_t sizes[] = {{"a", 1, 0, -1, false},
+                                         {"b", 2, 0, 0, false}};
+    const train_shard_param_t huge[] = {{"a", SIZE_MAX, 0, -1, false}};
+    const train_shard_param_t sum[] = {{"a", (size_t)1 << 44, 0, -1, false},
+                                       {"b", 1, 0, -1, false}};
+    const train_shard_param_t unnamed[] = {{NULL, 1, 0, -1, false}};
 
     (void)state;
     refuse (NULL, odd, 1, "layout");
@@ -322,8 +388,8 @@ static void test_refused (void **state)
 
 static void test_moves_refused (void **state)
 {
-    static const train_shard_param_t grown = {"far", 3, 0, -1};
-    static const train_shard_param_t unknown = {"new", 3, 0, -1};
+    static const train_shard_param_t grown = {"far", 3, 0, -1, false};
+    static const train_shard_param_t unknown = {"new", 3, 0, -1, false};
     train_shard_plan_t *from = plan_of (odd, N_OF (odd), 2, 0, 1);
     train_shard_plan_t *a = plan_of (&grown, 1, 2, 0, 1);
     train_shard_plan_t *b = plan_of (&unknown, 1, 2, 0, 1);
@@ -353,6 +419,7 @@ int main (void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test (test_all_layouts),
         cmocka_unit_test (test_chunks),
+        cmocka_unit_test (test_still),
         cmocka_unit_test (test_moves),
         cmocka_unit_test (test_moves_reordered),
         cmocka_unit_test (test_refused),

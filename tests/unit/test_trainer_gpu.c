@@ -220,6 +220,7 @@ static void test_frozen_masters (void **state)
     check_table (&few, &o);
 
     trainer_gpu_always (false);
+    o.frozen = NULL;
     engine = make_two (o, TRAIN_BF16);
     steps (&engine, 3);
     assert_int_equal (train_trainer_save (engine.trainer, "all", 1, NULL), 0);
