@@ -207,11 +207,11 @@ static bool choose_cudnn (struct attention *a, struct entry *e, bool bwd,
     return true;
 }
 
-/* Where they were faster than cuDNN's deterministic backward on an H200, 1.09 to
- * 1.29 times; its other one is as fast where power is what is short. */
+/* Where they were faster than cuDNN's backwards on an H200, 1.03 to 1.36 times,
+ * and 1.25 to 1.6 times its deterministic one. */
 static bool hopper_gains (const struct attention_shape *s)
 {
-    return s->deterministic && s->T >= HOPPER_T && s->B * s->H * s->T >= 65536;
+    return s->T >= HOPPER_T && s->B * s->H * s->T >= 65536;
 }
 
 #if HAVE_CUDA
@@ -396,7 +396,7 @@ static bool choose (struct attention *a, struct entry *e)
         return fail (a, "attention: %s", why);
     if (!good && !choose_own (a, e, why))
         return false;
-    /* twice as fast as our others */
+    /* more than twice as fast as our others */
     if (!good && a->only < 0 && e->shape.T >= HOPPER_T)
         hopper = hopper_serves (&e->shape, why, sizeof (why));
     if (hopper)

@@ -32,7 +32,8 @@ enum attention_engine {
     ATTENTION_OWN,   /* kernels/attention*.cu: always deterministic */
     ATTENTION_CUDNN, /* cuDNN's flash attention */
     /* kernels/attention_hopper*: backward alone, bf16 and f16, heads of 64, no
-     * documents, on sm_90a; always deterministic. Only it: forward is OWN. */
+     * documents, on sm_90a; always deterministic, and reads the lse of either
+     * engine. Only it: forward is OWN. */
     ATTENTION_HOPPER,
 };
 

@@ -151,56 +151,36 @@ template <int N> static __device__ __forceinline__ void keep (uint32_t (&c)[N])
 #define LIST32                                                                 \
     "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,"   \
     "%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
-#define LIST64                                                                 \
-    LIST32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47," \
-           "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
-#define WGMMA(n, type)                                                         \
-    "wgmma.mma_async.sync.aligned.m64n" n "k16.f32." type "." type " "
+#define WGMMA(type)                                                            \
+    "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type " "
 
-/* c (64 x 128) = or += a b, of a tile's sixteen columns each. */
-#define LONG_ROWS(name, type)                                                  \
+/* c (64 x 64) = or += a b, of tiles' sixteen columns each. */
+#define TILES(name, type)                                                      \
     template <int ADD>                                                         \
     static __device__ __forceinline__ void rows_##name (                       \
-        float (&c)[64], uint64_t a, uint64_t b)                                \
+        float (&c)[32], uint64_t a, uint64_t b)                                \
     {                                                                          \
-        asm volatile("{.reg .pred p; setp.ne.b32 p, %66, 0;" WGMMA (           \
-                         "128", type) "{" LIST64                               \
-                                      "}, %64, %65, p, 1, 1, 0, 0;}"           \
-                     : SUMS32 (c, 0), SUMS32 (c, 32)                           \
+        asm volatile("{.reg .pred p; setp.ne.b32 p, %34, 0;" WGMMA (           \
+                         type) "{" LIST32 "}, %32, %33, p, 1, 1, 0, 0;}"       \
+                     : SUMS32 (c, 0)                                           \
                      : "l"(a), "l"(b), "n"(ADD));                              \
     }
 
-/* c (64 x 64) = or += a b, a's fragment of sixteen columns in registers. */
-#define SHORT_ROWS(name, type)                                                 \
-    template <int ADD>                                                         \
-    static __device__ __forceinline__ void rows_##name (                       \
-        float (&c)[32], const uint32_t *a, uint64_t b)                         \
-    {                                                                          \
-        asm volatile("{.reg .pred p; setp.ne.b32 p, %37, 0;" WGMMA (           \
-                         "64", type) "{" LIST32                                \
-                                     "}, {%32,%33,%34,%35}, %36, p, 1, 1, 0;}" \
-                     : SUMS32 (c, 0)                                           \
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b),     \
-                       "n"(ADD));                                              \
-    }
-
-/* The same where b's sixteen lie along its rows; [add] at run time. */
+/* The same where b's sixteen lie along its rows and a's fragment of sixteen columns is in
+ * registers; [add] at run time. */
 #define COLUMNS(name, type)                                                    \
     static __device__ __forceinline__ void columns_##name (                    \
         float (&c)[32], const uint32_t *a, uint64_t b, int add)                \
     {                                                                          \
-        asm volatile("{.reg .pred p; setp.ne.b32 p, %37, 0;" WGMMA (           \
-                         "64", type) "{" LIST32                                \
-                                     "}, {%32,%33,%34,%35}, %36, p, 1, 1, 1;}" \
-                     : SUMS32 (c, 0)                                           \
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b),     \
-                       "r"(add));                                              \
+        asm volatile(                                                          \
+            "{.reg .pred p; setp.ne.b32 p, %37, 0;" WGMMA (                    \
+                type) "{" LIST32 "}, {%32,%33,%34,%35}, %36, p, 1, 1, 1;}"     \
+            : SUMS32 (c, 0)                                                    \
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));   \
     }
 
-LONG_ROWS (bf16, "bf16")
-LONG_ROWS (f16, "f16")
-SHORT_ROWS (bf16, "bf16")
-SHORT_ROWS (f16, "f16")
+TILES (bf16, "bf16")
+TILES (f16, "f16")
 COLUMNS (bf16, "bf16")
 COLUMNS (f16, "f16")
 
@@ -215,8 +195,9 @@ struct bf16 {
     {
         return __bfloat1622float2 (*(__nv_bfloat162 *)&two);
     }
-    template <int ADD, int N, class A>
-    static __device__ __forceinline__ void rows (float (&c)[N], A a, uint64_t b)
+    template <int ADD>
+    static __device__ __forceinline__ void rows (float (&c)[32], uint64_t a,
+                                                 uint64_t b)
     {
         rows_bf16<ADD> (c, a, b);
     }
@@ -239,8 +220,9 @@ struct f16 {
     {
         return __half22float2 (*(__half2 *)&two);
     }
-    template <int ADD, int N, class A>
-    static __device__ __forceinline__ void rows (float (&c)[N], A a, uint64_t b)
+    template <int ADD>
+    static __device__ __forceinline__ void rows (float (&c)[32], uint64_t a,
+                                                 uint64_t b)
     {
         rows_f16<ADD> (c, a, b);
     }
@@ -252,28 +234,15 @@ struct f16 {
     }
 };
 
-/* c (64 x 2N) = the tile of [a] times the turned rows of [b], over 64 elements:
- * a is a descriptor. */
-template <class E, int N>
-static __device__ __forceinline__ void product_rows (float (&c)[N], uint64_t a,
+/* c (64 x 64) = the tile of [a] times the turned rows of [b], over 64 elements. */
+template <class E>
+static __device__ __forceinline__ void product_rows (float (&c)[32], uint64_t a,
                                                      uint64_t b)
 {
     E::template rows<0> (c, a, b);
 #pragma unroll
     for (int k = 1; k < TILE / 16; k++)
         E::template rows<1> (c, a + k * 2, b + k * 2);
-}
-
-/* The same with a's fragments in registers. */
-template <class E, int N>
-static __device__ __forceinline__ void product_rows (float (&c)[N],
-                                                     const uint32_t (&a)[16],
-                                                     uint64_t b)
-{
-    E::template rows<0> (c, (const uint32_t *)a, b);
-#pragma unroll
-    for (int k = 1; k < TILE / 16; k++)
-        E::template rows<1> (c, (const uint32_t *)(a + k * 4), b + k * 2);
 }
 
 /* c (64 x 64) = the fragments of a (64 x 4N) times 4N rows of [b], or that much
@@ -287,26 +256,6 @@ static __device__ __forceinline__ void product_columns (float (&c)[32],
 #pragma unroll
     for (int k = 1; k < N / 4; k++)
         E::columns (c, a + k * 4, b + k * 128, 1);
-}
-
-/* The fragments of a tile, for the left side. */
-static __device__ __forceinline__ void fragments (uint32_t (&r)[16],
-                                                  uint32_t tile)
-{
-    int lane = (int)threadIdx.x % 32, row = (int)threadIdx.x % GROUP / 32 * 16;
-
-    row += lane % 16;
-#pragma unroll
-    for (int k = 0; k < 4; k++) {
-        uint32_t at = tile + row * 128 + ((k * 2 + lane / 16) ^ row % 8) * 16;
-
-        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, "
-                     "[%4];"
-                     : "=r"(r[k * 4]), "=r"(r[k * 4 + 1]), "=r"(r[k * 4 + 2]),
-                       "=r"(r[k * 4 + 3])
-                     : "r"(at)
-                     : "memory");
-    }
 }
 
 /* 2^x to two units in the last place; 0 for -Inf, NaN for NaN. */

@@ -20,7 +20,7 @@ extern "C" {
  * instructions, and this build the kernels for it. */
 bool kern_attention_hopper_served (void);
 
-/* kern_attention_hopper_scratch - bytes of scratch. */
+/* kern_attention_hopper_scratch - bytes of scratch, 264 a row and little more. */
 size_t kern_attention_hopper_scratch (size_t B, size_t T, size_t H);
 
 /* attention_hopper_bwd

@@ -1,96 +1,65 @@
 /* SPDX-License-Identifier: Apache-2.0
- * attention_hopper_keys.cuh - dk and dv of causal attention on sm_90a: a block of
- * keys held, the queries of every head that reads them passing in rising order.
- * For attention_hopper_bwd.cu. */
+ * attention_hopper_keys.cuh - dk and dv of causal attention on sm_90a: two groups
+ * of warps with 64 keys each, the queries that see them passing. For
+ * attention_hopper_bwd.cu.
+ *
+ * A step issues the products of its logits (keys down, queries across) and those
+ * that the step before still owes its sums together. As logits become
+ * probabilities, the tensor cores are busy with what was issued behind them. The
+ * groups take turns, so that one issues when the other's logits are there: else
+ * both would want the tensor cores at once and leave them idle at once. */
 #ifndef KERN_ATTENTION_HOPPER_KEYS_CUH
 #define KERN_ATTENTION_HOPPER_KEYS_CUH
 
 #include "kernels/attention_hopper_block.cuh"
 
-#define QUERIES     TILE /* of a step */
-#define KEYS_STAGES 4
-
-using keys_room = room<1, KEYS_STAGES, QUERIES * 8>;
-
-/* ROWS keys from [first], of key-value head [g] of sequence [b]: the longest
- * pieces come first. */
-struct keys_piece {
-    int first, g, b;
-
-    __device__ __forceinline__ keys_piece (const struct hopper_args &a, int i)
-    {
-        int heads = a.B * a.G;
-
-        first = i / heads * ROWS;
-        g = i % heads % a.G;
-        b = i % heads / a.G;
-    }
-};
-
-static __device__ __forceinline__ void keys_bring_piece (
-    const keys_room &m, ring<KEYS_STAGES> &r, const struct hopper_maps &maps,
-    const struct hopper_args &a, const struct keys_piece &w)
+static __device__ __forceinline__ void turn_wait (int group)
 {
-    int group = a.H / a.G;
-
-    for (int h = w.g * group; h < (w.g + 1) * group; h++) {
-        const float *stats = a.stats + ((size_t)w.b * a.H + h) * PAD (a.T) * 2;
-
-#pragma unroll 1
-        for (int q = w.first; q < a.T; q += QUERIES) {
-            uint32_t full = m.full (r.place);
-
-            barrier_wait (m.free (r.place), r.parity);
-            barrier_expect (full, keys_room::pass + QUERIES * 8);
-            tile_bring (m.passed (r.place, 0), &maps.qkv, h, q, w.b, full);
-            tile_bring (m.passed (r.place, 1), &maps.dy, h, q, w.b, full);
-            bytes_bring (m.stats_at (r.place), stats + q * 2, QUERIES * 8,
-                         full);
-            r.next ();
-        }
-    }
+    asm volatile("bar.sync %0, 256;" ::"r"(group + 1) : "memory");
 }
 
-static __device__ __forceinline__ void keys_bring (
-    const keys_room &m, const struct hopper_maps &maps,
-    const struct hopper_args &a, int pieces)
+/* To the other group. */
+static __device__ __forceinline__ void turn_pass (int group)
 {
-    ring<KEYS_STAGES> r = {0, 1};
-    ring<2> hold = {0, 1};
-
-    for (int i = piece_next (a, pieces), then; i >= 0; i = then) {
-        struct keys_piece w (a, i);
-        uint32_t full = m.hold_full (hold.place);
-
-        then = piece_next (a, pieces);
-        m.piece_give (hold, i);
-        for (int k = 0; k < GROUPS; k++) {
-            tile_bring (m.held (hold.place, 0, k), &maps.qkv, a.H + w.g,
-                        w.first + k * TILE, w.b, full);
-            tile_bring (m.held (hold.place, 1, k), &maps.qkv, a.H + a.G + w.g,
-                        w.first + k * TILE, w.b, full);
-        }
-        hold.next ();
-        keys_bring_piece (m, r, maps, a, w);
-    }
-    m.piece_give (hold, -1);
+    asm volatile("bar.arrive %0, 256;" ::"r"(2 - group) : "memory");
 }
 
-/* What a thread of a group holds.
- *   k, v   fragments of the piece's 64 rows
- *   s      logits (keys down, queries across), dp gradients of probabilities
- *   p, ds  fragments of probabilities and of the logits' gradients */
+/* Four in a row, of two queries and the two eight further on. */
+static __device__ __forceinline__ void stats_load (float (&x)[4], uint32_t at)
+{
+    asm volatile("ld.shared.v4.f32 {%0,%1,%2,%3}, [%4];"
+                 : "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3])
+                 : "r"(at));
+}
+
+/* Where in a tile a thread's row of a warp's first 16 columns is: sixteen columns
+ * on is 32 with exclusive or. */
+static __device__ __forceinline__ uint32_t hand_at (void)
+{
+    int lane = (int)threadIdx.x % 32;
+    int row = (int)threadIdx.x % GROUP / 32 * 16 + lane % 16;
+
+    return (uint32_t)(row * 128 + (lane / 16 ^ row % 8) * 16);
+}
+
+/* What a thread of a group of keys holds.
+ *   keys, values   its tiles of them
+ *   s, dp          logits, later probabilities, and gradients of these
+ *   p, ds          fragments of probabilities and of the logits' gradients */
 template <class E> struct keys_sums {
-    uint32_t k[16], v[16], p[16], ds[16];
+    uint64_t keys, values;
+    uint32_t p[16], ds[16];
     float s[32], dp[32], dk[32], dv[32];
 
-    __device__ __forceinline__ void hold (const keys_room &m, ring<2> &h,
+    /* The piece of hold [c]; nothing is owed to its sums yet. */
+    __device__ __forceinline__ void hold (const hopper_room &m, int c,
                                           int group)
     {
-        fragments (k, m.held (h.place, 0, group));
-        fragments (v, m.held (h.place, 1, group));
-        release (m.hold_free (h.place));
-        h.next ();
+        keys = describe (m.held (c, 0, group));
+        values = describe (m.held (c, 1, group));
+#pragma unroll
+        for (int i = 0; i < 16; i++)
+            p[i] = ds[i] = 0;
     }
     __device__ __forceinline__ void fence ()
     {
@@ -100,57 +69,96 @@ template <class E> struct keys_sums {
         keep (dv);
         products_fence ();
     }
-    __device__ __forceinline__ void logits (const keys_room &m, int place)
+    /* Two sets of products. */
+    __device__ __forceinline__ void logits (const hopper_room &m, int place)
     {
-        product_rows<E> (s, k, describe (m.passed (place, 0)));
-        product_rows<E> (dp, v, describe (m.passed (place, 1)));
+        product_rows<E> (s, keys, describe (m.passed (place, 0)));
+        products_commit ();
+        product_rows<E> (dp, values, describe (m.passed (place, 1)));
+        products_commit ();
     }
-    __device__ __forceinline__ void add (const keys_room &m, int place,
+    __device__ __forceinline__ void add (const hopper_room &m, int place,
                                          bool more)
     {
         product_columns<E> (dv, p, describe (m.passed (place, 1)), more);
         product_columns<E> (dk, ds, describe (m.passed (place, 0)), more);
+        products_commit ();
+    }
+    /* For all but the last two sets of products: the logits are there. */
+    __device__ __forceinline__ void wait_logits ()
+    {
+        products_wait<2> ();
+        keep (s);
     }
     __device__ __forceinline__ void wait ()
     {
         products_wait<0> ();
         keep (s);
         keep (dp);
+        keep (p);
+        keep (ds);
         keep (dk);
         keep (dv);
     }
 
-    /* [key], [query]: of the thread's first logit. */
-    __device__ __forceinline__ void mask (int key, int query)
+    /* [ahead]: how far the thread's first key is past its first query. */
+    __device__ __forceinline__ void mask (int ahead)
     {
 #pragma unroll
         for (int i = 0; i < 32; i++)
-            if (query + i / 4 * 8 + i % 2 < key + i / 2 % 2 * 8)
+            if (i / 4 * 8 + i % 2 - i / 2 % 2 * 8 < ahead)
                 s[i] = -INFINITY;
     }
-    __device__ __forceinline__ void step (uint32_t stats, float scale)
+    /* Logits to probabilities; [stats] of the thread's queries. */
+    __device__ __forceinline__ void powers (uint32_t stats, float scale)
     {
-        stats += threadIdx.x % 4 * 16;
 #pragma unroll
-        for (int i = 0; i < 32; i += 4) {
-            float l0, l1, d0, d1, p0, p1, p2, p3;
+        for (int i = 0; i < 32; i += 8) {
+            float l[4];
 
-            asm volatile("ld.shared.v4.f32 {%0,%1,%2,%3}, [%4];"
-                         : "=f"(l0), "=f"(l1), "=f"(d0), "=f"(d1)
-                         : "r"(stats + i * 16));
-            p0 = power_of_2 (s[i] * scale - l0);
-            p1 = power_of_2 (s[i + 1] * scale - l1);
-            p2 = power_of_2 (s[i + 2] * scale - l0);
-            p3 = power_of_2 (s[i + 3] * scale - l1);
-            p[i / 2] = E::pack (p0, p1);
-            p[i / 2 + 1] = E::pack (p2, p3);
-            ds[i / 2] = E::pack (p0 * (dp[i] - d0), p1 * (dp[i + 1] - d1));
-            ds[i / 2 + 1] =
-                E::pack (p2 * (dp[i + 2] - d0), p3 * (dp[i + 3] - d1));
+            stats_load (l, stats + i * 2);
+#pragma unroll
+            for (int k = 0; k < 8; k++)
+                s[i + k] = power_of_2 (s[i + k] * scale - l[k / 4 * 2 + k % 2]);
         }
     }
+    __device__ __forceinline__ void gradients (uint32_t stats)
+    {
+#pragma unroll
+        for (int i = 0; i < 32; i += 8) {
+            float d[4];
+
+            stats_load (d, stats + TILE * 4 + i * 2);
+#pragma unroll
+            for (int k = 0; k < 8; k += 2) {
+                const float *e = d + k / 4 * 2, *x = s + i + k, *y = dp + i + k;
+
+                p[(i + k) / 2] = E::pack (x[0], x[1]);
+                ds[(i + k) / 2] =
+                    E::pack (x[0] * (y[0] - e[0]), x[1] * (y[1] - e[1]));
+            }
+        }
+    }
+    /* The logits' gradients to the group that makes dq. */
+    __device__ __forceinline__ void hand (const hopper_room &m, int step,
+                                          int group)
+    {
+        uint32_t to = m.ds_at (step) + group * TILE_BYTES + hand_at ();
+
+        barrier_wait (m.ds_free (step), phase_of<SLOTS> (step) ^ 1);
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], "
+                         "{%1,%2,%3,%4};" ::"r"(to ^ i * 32),
+                         "r"(ds[i * 4]), "r"(ds[i * 4 + 1]), "r"(ds[i * 4 + 2]),
+                         "r"(ds[i * 4 + 3])
+                         : "memory");
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        release (m.ds_full (step));
+    }
     __device__ __forceinline__ void store (const struct hopper_args &a,
-                                           const struct keys_piece &w, int row)
+                                           const struct hopper_piece &w,
+                                           int row)
     {
         size_t pitch = (size_t)(a.H + 2 * a.G) * TILE;
         uint16_t *out =
@@ -161,87 +169,102 @@ template <class E> struct keys_sums {
     }
 };
 
+/* From logits to the products that are to be added. [query]: the step's first,
+ * from the block's first key. */
 template <class E>
-static __device__ __forceinline__ void keys_work (const keys_room &m,
-                                                  const struct hopper_args &a)
+static __device__ __forceinline__ void keys_step (const hopper_room &m,
+                                                  const struct hopper_args &a,
+                                                  keys_sums<E> &x, int step,
+                                                  int query, int group,
+                                                  bool first)
 {
-    int group = (int)threadIdx.x / GROUP - 1, lane = (int)threadIdx.x % 32;
-    int row = group * TILE + (int)threadIdx.x % GROUP / 32 * 16;
-    ring<KEYS_STAGES> r = {0, 0}, now;
-    ring<2> hold = {0, 0};
-    int i = m.piece_take (hold);
-    keys_sums<E> x = {};
+    int lane = (int)threadIdx.x % 32;
+    uint32_t stats = m.stats_at (step) + lane % 4 * 64;
 
-    if (i < 0)
-        return;
-    x.hold (m, hold, group);
-    barrier_wait (m.full (r.place), r.parity);
-    x.fence ();
-    x.logits (m, r.place);
-    products_commit ();
+    x.wait_logits ();
+    turn_pass (group);
+    if (query < (group + 1) * TILE)
+        x.mask (group * TILE + (int)threadIdx.x % GROUP / 32 * 16 + lane / 4
+                - lane % 4 * 2 - query);
+    x.powers (stats, a.scale * LOG2E);
     x.wait ();
-    for (;;) {
-        struct keys_piece w (a, i);
-        int each = (a.T - 1 - w.first) / QUERIES + 1;
-        int steps = each * (a.H / a.G), query = w.first;
+    if (!first)
+        release (m.free (step - 1));
+    x.gradients (stats);
+    x.hand (m, step, group);
+}
 
-        for (int j = 1;; j++) {
-            if (query < w.first + (group + 1) * TILE)
-                x.mask (w.first + row + lane / 4, query + lane % 4 * 2);
-            x.step (m.stats_at (r.place), a.scale * LOG2E);
-            query = query + QUERIES < a.T ? query + QUERIES : w.first;
-            now = r;
-            r.next ();
-            if (j == steps)
-                break;
-            barrier_wait (m.full (r.place), r.parity);
-            x.fence ();
-            x.add (m, now.place, j > 1);
-            x.logits (m, r.place);
-            products_commit ();
-            x.wait ();
-            release (m.free (now.place));
+/* Steps from [step] to [to], of [heads] for every tile of queries, the first tile's
+ * first query [query] from the block's first key. */
+template <class E>
+static __device__ __forceinline__ void keys_steps (const hopper_room &m,
+                                                   const struct hopper_args &a,
+                                                   keys_sums<E> &x, int step,
+                                                   int to, int query, int heads,
+                                                   int group)
+{
+    int from = step;
+
+#pragma unroll 1
+    for (int h = heads; step < to; step++) {
+        barrier_wait (m.full (step), phase_of<STAGES> (step));
+        turn_wait (group);
+        x.fence ();
+        x.logits (m, step);
+        /* at first of zeros: sums of 0 */
+        x.add (m, step == from ? step : step - 1, step > from);
+        keys_step (m, a, x, step, query, group, step == from);
+        if (--h == 0) {
+            h = heads;
+            query -= TILE;
         }
-        i = m.piece_take (hold);
-        if (i >= 0) {
-            x.hold (m, hold, group);
-            barrier_wait (m.full (r.place), r.parity);
-            x.fence ();
-            x.add (m, now.place, steps > 1);
-            x.logits (m, r.place);
-            products_commit ();
-        } else {
-            x.fence ();
-            x.add (m, now.place, steps > 1);
-            products_commit ();
-        }
-        x.wait ();
-        release (m.free (now.place));
-        x.store (a, w, w.first + row);
-        if (i < 0)
-            return;
+    }
+    x.fence ();
+    x.add (m, step - 1, true);
+    x.wait ();
+    release (m.free (step - 1));
+}
+
+/* Steps whose queries all come before the group's keys: its part of the logits'
+ * gradients is not read. */
+static __device__ __forceinline__ void keys_pass (const hopper_room &m,
+                                                  int step, int to, int group)
+{
+    for (; step < to; step++) {
+        barrier_wait (m.full (step), phase_of<STAGES> (step));
+        turn_wait (group);
+        turn_pass (group);
+        release (m.free (step));
+        barrier_wait (m.ds_free (step), phase_of<SLOTS> (step) ^ 1);
+        release (m.ds_full (step));
     }
 }
 
 template <class E>
-static __global__ void __launch_bounds__ (BLOCK, 1)
-    bwd_keys (const __grid_constant__ struct hopper_maps maps,
-              struct hopper_args a, int pieces)
+static __device__ __forceinline__ void keys_work (const hopper_room &m,
+                                                  const struct hopper_args &a)
 {
-#if SERVED
-    extern __shared__ char raw[];
-    keys_room m;
+    /* the same in a warp, which the compiler cannot know */
+    int group = __shfl_sync (~0u, (int)threadIdx.x / GROUP - 2, 0), step = 0;
+    int row = group * TILE + (int)threadIdx.x % GROUP / 32 * 16;
+    keys_sums<E> x = {};
 
-    m.make (raw);
-    if (threadIdx.x < GROUP) {
-        registers_fewer<40> ();
-        if (threadIdx.x == 0)
-            keys_bring (m, maps, a, pieces);
-    } else {
-        registers_more<232> ();
-        keys_work<E> (m, a);
+    if (group == 1)
+        turn_pass (group);
+    for (int c = 0, i; (i = m.piece_take (c)) >= 0; c++) {
+        int heads = a.H / a.G, steps = hopper_piece (a, i).steps ();
+        int to = step + steps - group * heads;
+
+        x.hold (m, c, group);
+        if (to > step)
+            keys_steps (m, a, x, step, to, (steps / heads - 1) * TILE, heads,
+                        group);
+        keys_pass (m, to, step + steps, group);
+        step += steps;
+        struct hopper_piece w (a, m.piece_take (c)); /* not held for long */
+        release (m.hold_free (c));
+        x.store (a, w, w.n * ROWS + row);
     }
-#endif
 }
 
 #endif
