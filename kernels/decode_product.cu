@@ -13,6 +13,8 @@
 #include "kernels/decode_mma.cuh"
 #include "kernels/decode_product.cuh"
 
+#define STAGES 4
+
 #if CLUSTERS
 /* Products of pairs of bf16, rounded once. */
 static __device__ uint32_t times (uint32_t x, uint32_t y)
@@ -151,26 +153,25 @@ static __global__ void __launch_bounds__ (THREADS, 2) product (args a)
     find_way (&m, a, (unsigned)__cvta_generic_to_shared (room), first_row,
               (int)threadIdx.x / 8 % 2 * 4);
     for (int c = 0; c < STAGES - 1 && c < a.chunks; c++)
-        bring_w (m, c, STAGE);
+        bring_w<STAGES> (m, c, STAGE);
     for (int i = (int)threadIdx.x; a.norm && i < a.chunks * 8; i += THREADS)
         g[i] = *(const uint4 *)(a.norm
                                 + ((size_t)blockIdx.y * a.chunks * 8 + i) * 8);
     early_wait ();
     for (int c = 0; c < STAGES - 1; c++) {
         if (c < a.chunks)
-            bring_x (m, c, STAGE);
+            bring_x<STAGES> (m, c, STAGE);
         bring_commit ();
     }
-    if (a.sums)
-        take_sums<NT> (rstd, a, first_row);
+    call_rest<NT> (a, first_row);
     for (int c = 0; c < a.chunks; c++) {
         int next = c + STAGES - 1;
 
-        bring_wait ();
+        bring_wait<STAGES> ();
         __syncthreads ();
         if (next < a.chunks) {
-            bring_w (m, next, STAGE);
-            bring_x (m, next, STAGE);
+            bring_w<STAGES> (m, next, STAGE);
+            bring_x<STAGES> (m, next, STAGE);
         }
         bring_commit ();
         if (a.norm)
@@ -190,7 +191,7 @@ static __global__ void __launch_bounds__ (THREADS, 2) product (args a)
         __syncthreads ();
     reduce<T, NT, 2> (a, part, sums, rstd, first_row);
     if (gridDim.y > 1) /* others may still read here */
-        cg::this_cluster ().sync ();
+        leave_cluster ();
 #else
     (void)a;
 #endif
@@ -258,11 +259,11 @@ static void pick (const struct kern_product *p, void *stream)
 }
 
 /* Few rows have the norm made in passing, in bf16; f16's rows times its weight
- * may be too great. */
+ * may be too great. Where the norm's sums are there, decode_wide.cu is faster. */
 template <typename T>
 static void run (const struct kern_product *p, bool f16, void *stream)
 {
-    bool few = p->N <= KERN_PRODUCT_FEW && !p->same;
+    bool few = p->N <= KERN_PRODUCT_FEW && !p->same && !p->sums;
     struct kern_product q = *p;
 
     if (p->norm && (f16 || !few)) {

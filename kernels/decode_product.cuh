@@ -22,7 +22,6 @@ namespace cg = cooperative_groups;
 
 #define TALL    KERN_PRODUCT_TALL
 #define DEEP    KERN_PRODUCT_DEEP
-#define STAGES  4
 #define LINE    132 /* floats of a row of partial sums, against conflicts */
 #define W_BYTES (TALL * DEEP * 2)
 
@@ -52,7 +51,7 @@ static __device__ void bring_commit (void)
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-static __device__ void bring_wait (void)
+template <int STAGES> static __device__ void bring_wait (void)
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
 }
@@ -93,7 +92,7 @@ static __device__ void find_way (way<NT> *m, const args &a, unsigned to,
     }
 }
 
-template <int NT>
+template <int STAGES, int NT>
 static __device__ void bring_w (const way<NT> &m, int c, unsigned stage_bytes)
 {
     unsigned to = m.to + (unsigned)(c % STAGES) * stage_bytes;
@@ -103,7 +102,7 @@ static __device__ void bring_w (const way<NT> &m, int c, unsigned stage_bytes)
         bring (to + i * 32 * DEEP * 2, m.w[i] + (size_t)c * DEEP, m.w_there[i]);
 }
 
-template <int NT>
+template <int STAGES, int NT>
 static __device__ void bring_x (const way<NT> &m, int c, unsigned stage_bytes)
 {
     unsigned to = m.to + (unsigned)(c % STAGES) * stage_bytes + W_BYTES;
@@ -137,6 +136,54 @@ static __device__ float4 gather (const cg::cluster_group &all, float *part,
     return sum;
 }
 
+#define HELD 8 /* vectors of sums that a thread can have on their way */
+
+/* 1 / root mean square of row n, of which four neighbours have each a part. */
+static __device__ void put_rstd (float *rstd, const args &a, int n, float sum)
+{
+    sum += __shfl_xor_sync (0xffffffffu, sum, 1);
+    sum += __shfl_xor_sync (0xffffffffu, sum, 2);
+    if (threadIdx.x % 4 == 0)
+        rstd[n] = rsqrtf (sum / a.in + a.eps);
+}
+
+/* The sums that the product before wrote with x, on their way while the products
+ * are made; false: they are too many. In the order of take_sums. */
+template <int NT>
+static __device__ bool hold_sums (float4 (&held)[HELD], const args &a,
+                                  int first_row)
+{
+    int n = (int)threadIdx.x / 4, of = (int)threadIdx.x % 4;
+    const float *from = a.sums + (size_t)(first_row + n) * a.n_sums;
+    bool there = n < NT * 8 && first_row + n < a.N;
+
+    if (a.n_sums % 4 != 0 || a.n_sums > HELD * 16)
+        return false;
+#pragma unroll
+    for (int i = 0; i < HELD; i++) {
+        int at = (of + i * 4) * 4;
+
+        held[i] = there && at < a.n_sums ? *(const float4 *)(from + at)
+                                         : make_float4 (0, 0, 0, 0);
+    }
+    return true;
+}
+
+template <int NT>
+static __device__ void take_held (float *rstd, const args &a,
+                                  const float4 (&held)[HELD])
+{
+    int n = (int)threadIdx.x / 4;
+    float sum = 0;
+
+    if (n >= NT * 8)
+        return;
+#pragma unroll
+    for (int i = 0; i < HELD; i++)
+        sum += held[i].x + held[i].y + held[i].z + held[i].w;
+    put_rstd (rstd, a, n, sum);
+}
+
 /* From the sums that the product before wrote with x, for every row of x. */
 template <int NT>
 static __device__ void take_sums (float *rstd, const args &a, int first_row)
@@ -158,10 +205,7 @@ static __device__ void take_sums (float *rstd, const args &a, int first_row)
         for (int i = of; i < a.n_sums; i += 4)
             sum += from[i];
     }
-    sum += __shfl_xor_sync (0xffffffffu, sum, 1);
-    sum += __shfl_xor_sync (0xffffffffu, sum, 2);
-    if (of == 0)
-        rstd[n] = rsqrtf (sum / a.in + a.eps);
+    put_rstd (rstd, a, n, sum);
 }
 
 template <typename T>
@@ -234,6 +278,41 @@ static __device__ void join_squares (const args &a, float *ss, float *rstd)
     rstd[n] = a.norm ? rsqrtf (sum / a.in + a.eps) : 1;
 }
 
+/* What this thread is to add, and the next norm's weight, into the
+ * multiprocessor's cache while the products are made. */
+template <int NT>
+static __device__ void call_rest (const args &a, int first_row)
+{
+    int rows = a.pair ? TALL / 2 : TALL, each = rows / (int)gridDim.y;
+
+    for (int i = (int)threadIdx.x; i < NT * 8 * each / 4; i += THREADS) {
+        int n = first_row + i / (each / 4);
+        int o = (int)blockIdx.x * rows + (int)blockIdx.y * each
+                + i % (each / 4) * 4;
+        uint2 r;
+
+        if (n >= a.N || o >= a.out)
+            continue;
+        if (a.add)
+            asm volatile("ld.global.v2.u32 {%0, %1}, [%2];"
+                         : "=r"(r.x), "=r"(r.y)
+                         : "l"(a.add + (size_t)n * a.out + o));
+        if (a.next)
+            asm volatile("ld.global.v2.u32 {%0, %1}, [%2];"
+                         : "=r"(r.x), "=r"(r.y)
+                         : "l"(a.next + o));
+    }
+}
+
+/* Until the cluster's other blocks have read here: of what was read, all has been
+ * used, and nothing that was written must be seen by then. */
+static __device__ void leave_cluster (void)
+{
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;\n"
+                 "barrier.cluster.wait.aligned;" ::
+                     : "memory");
+}
+
 /* Add up a share of the block's rows of w, and write it. */
 template <typename T, int NT, int HALVES>
 static __device__ void reduce (const args &a, float *part, float *ss,
@@ -251,15 +330,19 @@ static __device__ void reduce (const args &a, float *part, float *ss,
     for (int i = (int)threadIdx.x; i < NT * 8 * each / 4; i += THREADS) {
         int n = i / (each / 4), row = first + i % (each / 4) * 4;
         int o = (int)blockIdx.x * rows + row;
-        float4 sum = gather<NT, HALVES> (all, part, parts, n, row), other = sum;
         float squares = 0;
 
-        if (a.pair)
-            other = gather<NT, HALVES> (all, part, parts, n, row + TALL / 2);
         n += first_row;
-        if (n < a.N && o < a.out)
-            squares =
-                finish<T> (a, sum, other, rstd[n - first_row], (size_t)n, o);
+        if (n < a.N && o < a.out) {
+            int k = n - first_row;
+            float4 sum = gather<NT, HALVES> (all, part, parts, k, row);
+            float4 other = sum;
+
+            if (a.pair)
+                other =
+                    gather<NT, HALVES> (all, part, parts, k, row + TALL / 2);
+            squares = finish<T> (a, sum, other, rstd[k], (size_t)n, o);
+        }
         if (!a.next)
             continue;
         for (int far = each / 8; far > 0; far /= 2)

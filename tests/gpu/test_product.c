@@ -221,7 +221,7 @@ static bool check (const struct work *w)
     }
     if (good && w->next)
         good = check_next (&a, w);
-    if (good && (w->same || w->N <= KERN_PRODUCT_FEW))
+    if (good && (w->same || w->sums || w->N <= KERN_PRODUCT_FEW))
         good = check_bits (&a, w);
     if (!good)
         printf ("# f16 %d norm %d bias %d pair %d add %d, %zu x %zu x %zu, "
@@ -266,6 +266,15 @@ static const struct work works[] = {
     {.f16 = true, .N = 64, .in = 512, .out = 200, .same = true, .pair = true},
     {.f16 = true, .N = 40, .in = 640, .out = 128, .same = true, .add = true},
     {.f16 = true, .N = 40, .in = 640, .out = 128, .same = true, .norm = true},
+    {.N = 8, .in = 1024, .out = 384, .sums = true, .bias = true},
+    {.N = 16, .in = 2048, .out = 192, .sums = true, .pair = true},
+    {.N = 30, .in = 1024, .out = 384, .add = true, .next = true},
+    {.N = 64, .in = 1024, .out = 2048, .sums = true, .split = 8},
+    {.N = 16, .in = 128, .out = 17408, .sums = true, .split = 1},
+    {.N = 64, .in = 128, .out = 17408, .sums = true, .split = 1},
+    {.N = 64, .in = 64, .out = 33920, .sums = true},
+    {.N = 32, .in = 64, .out = 33920, .sums = true},
+    {.N = 8, .in = 64, .out = 33920, .sums = true, .bias = true},
 };
 
 int main (void)
