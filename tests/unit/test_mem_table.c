@@ -132,6 +132,41 @@ static void test_gathered (void **state)
     }
 }
 
+/* Half of it frozen, on two: what a rank trains has moments, in f32 as in halves,
+ * where a shard's weights are their own masters. */
+static void test_frozen (void **state)
+{
+    train_decoder_config_t c = {.size = sizeof (c),
+                                .layers = 4,
+                                .dim = 64,
+                                .heads = 4,
+                                .kv_heads = 4,
+                                .ffn = 128,
+                                .vocab = 1000,
+                                .tie = true,
+                                .rope_theta = 10000,
+                                .norm_eps = 1e-5};
+    static const train_dtype_t dtype[] = {TRAIN_F32, TRAIN_BF16};
+    train_trainer_options_t o = four;
+    struct mem_row rows[MEM_ROWS];
+    size_t n;
+
+    (void)state;
+    o.frozen = "*embed*,*layers.[01].*";
+    for (int i = 0; i < 2; i++) {
+        size_t grads;
+
+        c.dtype = dtype[i];
+        assert_int_equal (
+            mem_table (&c, false, &o, 2, 16, false, rows, &n, NULL), 0);
+        grads = bytes_of (rows, n, "gradients");
+        assert_true (grads > 0
+                     && grads * 2 < bytes_of (rows, n, "weights")
+                                        * (dtype[i] == TRAIN_F32 ? 1 : 2));
+        assert_int_equal (bytes_of (rows, n, "AdamW's moments"), 2 * grads);
+    }
+}
+
 static train_decoder_config_t of_gpu (int layers, int dim, int heads)
 {
     return (train_decoder_config_t){.size = sizeof (train_decoder_config_t),
@@ -250,9 +285,10 @@ static void test_1b_offloaded (void **state)
 int main (void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test (test_fit),      cmocka_unit_test (test_fit_pairs),
-        cmocka_unit_test (test_gathered), cmocka_unit_test (test_3b),
-        cmocka_unit_test (test_1b_lends), cmocka_unit_test (test_1b_offloaded),
+        cmocka_unit_test (test_fit),          cmocka_unit_test (test_fit_pairs),
+        cmocka_unit_test (test_gathered),     cmocka_unit_test (test_frozen),
+        cmocka_unit_test (test_3b),           cmocka_unit_test (test_1b_lends),
+        cmocka_unit_test (test_1b_offloaded),
     };
 
     return cmocka_run_group_tests_name ("mem_table", tests, NULL, NULL);
