@@ -232,10 +232,12 @@ train_status_t fsdp_of_decoder (const struct fsdp_options *opts,
                          &rules, &f, err);
     if (status == TRAIN_OK)
         status = place_grads (f, d, err);
-    if (status != TRAIN_OK)
+    if (status != TRAIN_OK) {
         fsdp_destroy (f);
-    else
+        (void)decoder_freeze (d, NULL, false, NULL);
+    } else {
         *ret_fsdp = f;
+    }
     fsdp_free_rules (&rules);
     free (params);
     free (visits);
@@ -326,6 +328,7 @@ train_status_t fsdp_adamw (const struct fsdp *f, const train_decoder_t *d,
     train_adamw_options_t o = *opts;
     train_param_t *params = calloc (n, sizeof (*params));
     uint64_t *first = calloc (n, sizeof (*first));
+    train_adamw_t *adamw = NULL;
     train_status_t status;
 
     if (f->late && opts->stochastic) {
@@ -357,9 +360,14 @@ train_status_t fsdp_adamw (const struct fsdp *f, const train_decoder_t *d,
     train_dtype_of (f->weights.t.dtype, &dtype, NULL);
     status = adamw_create_at (
         &o, dtype, (size_t)train_tensor_numel (&f->weights.t), params, first, k,
-        ADAMW_OWN | fsdp_far (f), ret_adamw, err);
+        ADAMW_OWN | fsdp_far (f), &adamw, err);
     free (first);
     free (params);
-    return status == TRAIN_OK && f->apart ? part (f, d, *ret_adamw, err)
-                                          : status;
+    if (status == TRAIN_OK && f->apart)
+        status = part (f, d, adamw, err);
+    if (status == TRAIN_OK)
+        *ret_adamw = adamw;
+    else
+        train_adamw_destroy (adamw);
+    return status;
 }

@@ -88,7 +88,7 @@ train_status_t fsdp_still (struct fsdp *f, train_error_t *err)
     for (size_t i = 0; i < train_shard_n_params (f->plan); i++) {
         train_shard_range_t r = fsdp_grad_range (f, i);
 
-        if (f->frozen[i])
+        if (f->frozen[i] && r.count > 0)
             TRY (fsdp_clear (f, (char *)f->grads.t.data + r.at * f->esize,
                              r.count * f->esize, err));
     }

@@ -157,13 +157,16 @@ static train_status_t check_whole (const struct fsdp *f, const DLTensor *shard,
                                    train_error_t *err)
 {
     size_t n = (size_t)train_tensor_numel (shard);
+    train_dtype_t dtype = f->dtype;
 
-    if (n == train_shard_size (f->plan))
+    train_dtype_of (shard->dtype, &dtype, NULL);
+    if (n == train_shard_size (f->plan) && dtype == f->dtype)
         return TRAIN_OK;
     return err_set (err, TRAIN_EINVAL,
-                    "fsdp: a shard of %zu elements, and this one has %zu: what "
-                    "is frozen is not there",
-                    train_shard_size (f->plan), n);
+                    "fsdp: a shard of %zu elements of %s, and this one has %zu "
+                    "of %s: what is frozen has no masters",
+                    train_shard_size (f->plan), train_dtype_name (f->dtype), n,
+                    train_dtype_name (dtype));
 }
 
 train_status_t fsdp_give (struct fsdp *f, const DLTensor *shard,

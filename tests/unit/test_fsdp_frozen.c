@@ -302,12 +302,71 @@ static void test_late (void **state)
     }
 }
 
+/* A rank alone, by [strategy]. */
+static train_status_t alone (train_strategy_t strategy, struct rank *r)
+{
+    unsetenv ("RANK");
+    setenv ("RV_BOOT", "single", 1);
+    set (strategy, 0, 1, false);
+    *r = (struct rank){0};
+    assert_int_equal (train_group_create (NULL, &r->group, NULL), TRAIN_OK);
+    return open_rank (r, NULL);
+}
+
+static void end_alone (struct rank *r)
+{
+    close_rank (r);
+    train_group_destroy (r->group);
+}
+
+/* Where what is frozen has no masters nothing is taken for them: neither a shard
+ * of those that train nor rounded weights. */
+static void test_no_masters (void **state)
+{
+    static const train_strategy_t strategy[] = {TRAIN_DDP, TRAIN_FULL_SHARD};
+
+    (void)state;
+    begin (true, TRAIN_BF16, false, 1, 1e-3);
+    for (int i = 0; i < 2; i++) {
+        train_tensor_t whole;
+        struct rank r;
+        float *to;
+
+        assert_int_equal (alone (strategy[i], &r), TRAIN_OK);
+        to = calloc (r.decoder->numel, sizeof (*to));
+        assert_true (view_of (&whole, to, TRAIN_F32, r.decoder->numel));
+        assert_int_equal (
+            fsdp_give (r.fsdp, fsdp_weights (r.fsdp), &whole.t, 0, NULL),
+            TRAIN_EINVAL);
+        assert_int_equal (
+            fsdp_take (r.fsdp, fsdp_weights (r.fsdp), &whole.t, 0, NULL),
+            TRAIN_EINVAL);
+        free (to);
+        end_alone (&r);
+    }
+}
+
+/* A decoder that an engine refused is as it was. */
+static void test_refused (void **state)
+{
+    struct rank r;
+
+    (void)state;
+    begin (true, TRAIN_F32, false, 1, 1e-6);
+    assert_int_equal (alone ((train_strategy_t)99, &r), TRAIN_EINVAL);
+    assert_null (r.fsdp);
+    assert_null (r.decoder->still);
+    assert_int_equal (r.decoder->grad_numel, r.decoder->numel);
+    end_alone (&r);
+}
+
 int main (void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test (test_double), cmocka_unit_test (test_combinations),
-        cmocka_unit_test (test_short),  cmocka_unit_test (test_gpu),
-        cmocka_unit_test (test_late),
+        cmocka_unit_test (test_double),  cmocka_unit_test (test_combinations),
+        cmocka_unit_test (test_short),   cmocka_unit_test (test_gpu),
+        cmocka_unit_test (test_late),    cmocka_unit_test (test_no_masters),
+        cmocka_unit_test (test_refused),
     };
 
     return cmocka_run_group_tests_name ("fsdp_frozen", tests, NULL, NULL);
