@@ -160,6 +160,14 @@ train_status_t decoder_lora_fwd (train_decoder_t *m, size_t l,
     return TRAIN_OK;
 }
 
+/* A matrix that is frozen has no gradient. */
+static train_status_t add_dw (train_decoder_t *m, void *dw, const void *dy,
+                              const void *x, size_t N, size_t in, size_t out,
+                              train_error_t *err)
+{
+    return dw ? m->work->linear_dw (m, dw, dy, x, N, in, out, err) : TRAIN_OK;
+}
+
 /* Of one adapter; its part of [dy] is in lora_wide, times the scale. */
 static train_status_t one_bwd (train_decoder_t *m, size_t l, int k, void *dx,
                                const void *x, train_error_t *err)
@@ -172,12 +180,12 @@ static train_status_t one_bwd (train_decoder_t *m, size_t l, int k, void *dx,
     struct decoder_lora o = decoder_lora_of (&m->dims, k);
     size_t N = (size_t)m->B * (size_t)m->T, R = (size_t)m->dims.lora.rank;
 
-    TRY (m->work->linear (m, ACT (lora_u), x, A, N, o.in, R, err));
-    TRY (m->work->linear_dw (m, dB, ACT (lora_wide), ACT (lora_u), N, R, o.out,
-                             err));
+    if (dB)
+        TRY (m->work->linear (m, ACT (lora_u), x, A, N, o.in, R, err));
+    TRY (add_dw (m, dB, ACT (lora_wide), ACT (lora_u), N, R, o.out, err));
     TRY (m->work->linear_dx (m, ACT (lora_du), ACT (lora_wide), B, N, R, o.out,
                              err));
-    TRY (m->work->linear_dw (m, dA, ACT (lora_du), x, N, o.in, R, err));
+    TRY (add_dw (m, dA, ACT (lora_du), x, N, o.in, R, err));
     TRY (m->work->linear_dx (m, ACT (lora_wide), ACT (lora_du), A, N, o.in, R,
                              err));
     m->kern->cols_add (dx, ACT (lora_wide), N, o.in, o.in, 0, 1, m->stream);

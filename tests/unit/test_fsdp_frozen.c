@@ -346,6 +346,42 @@ static void test_no_masters (void **state)
     }
 }
 
+static train_status_t strict_dw (train_decoder_t *d, void *dw, const void *dy,
+                                 const void *x, size_t N, size_t in, size_t out,
+                                 train_error_t *err)
+{
+    return dw ? decoder_work_host.linear_dw (d, dw, dy, x, N, in, out, err)
+              : TRAIN_EDEVICE;
+}
+
+/* A GPU's products write where they are told to. */
+static void hook_strict (struct rank *r)
+{
+    static struct decoder_work strict;
+
+    strict = *r->decoder->work;
+    strict.linear_dw = strict_dw;
+    r->decoder->work = &strict;
+}
+
+/* Adapters of a block that is frozen: nobody makes their gradients. */
+static void test_frozen_adapters (void **state)
+{
+    (void)state;
+    run.lora = 2;
+    run.opts.frozen = "*layers.0.*";
+    prepare (TRAIN_F64, false, 2, 1e-12);
+    for (int s = TRAIN_NO_SHARD; s <= TRAIN_FULL_SHARD; s++) {
+        set (s, 0, 1, false);
+        run.opts.frozen = "*layers.0.*";
+        run.micro = 1;
+        run.uneven = false;
+        run.hook = hook_strict;
+        run_ranks (worlds[s], body, "host");
+    }
+    run.hook = NULL;
+}
+
 /* A decoder that an engine refused is as it was. */
 static void test_refused (void **state)
 {
@@ -363,10 +399,14 @@ static void test_refused (void **state)
 int main (void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test (test_double),  cmocka_unit_test (test_combinations),
-        cmocka_unit_test (test_short),   cmocka_unit_test (test_gpu),
-        cmocka_unit_test (test_late),    cmocka_unit_test (test_no_masters),
+        cmocka_unit_test (test_double),
+        cmocka_unit_test (test_combinations),
+        cmocka_unit_test (test_short),
+        cmocka_unit_test (test_gpu),
+        cmocka_unit_test (test_late),
+        cmocka_unit_test (test_no_masters),
         cmocka_unit_test (test_refused),
+        cmocka_unit_test (test_frozen_adapters),
     };
 
     return cmocka_run_group_tests_name ("fsdp_frozen", tests, NULL, NULL);
