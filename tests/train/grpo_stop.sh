@@ -30,7 +30,8 @@ printf '%s\n' '[reward judge]' 'kind = program' "program = $tmp/judge" 'processe
     'timeout = 100s' '[eval]' 'every = 4' 'samples = 8' "files = $tmp/held.jsonl" >>"$tmp/judge.ini"
 
 # stops N WHAT ARG... - N ranks are told to stop, once the judge hangs at requests
-# with WHAT: statuses of 75 within three seconds, though a reply has 100.
+# with WHAT: statuses of 75 soon (0.6 s; a busy machine's are many), though a reply
+# has 100 s.
 stops ()
 {
     local n=$1 what=$2 at i
@@ -58,7 +59,7 @@ stops ()
     rm "$tmp/hang"
     at=$(((${EPOCHREALTIME/./} - at) / 1000))
     echo "# statuses $statuses after $at ms" | tee -a "$tmp/out"
-    [[ $statuses =~ ^75( 75)*$ ]] && [ $at -lt 3000 ] && grep -q '^stopped on request after step' "$tmp/out"
+    [[ $statuses =~ ^75( 75)*$ ]] && [ $at -lt 20000 ] && grep -q '^stopped on request after step' "$tmp/out"
 }
 
 # goes_on N ARG... - to where a run comes that was never stopped, bit for bit

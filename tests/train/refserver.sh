@@ -317,7 +317,7 @@ await ()
 # times that there is an answer
 said_wait ()
 {
-    [ "$(grep -c "^rv-train: reference $url does not answer (.*); waiting for it, up to [56][09][09] s$" "$tmp/out")" = "$1" ] &&
+    [ "$(grep -c "^rv-train: reference $url does not answer (.*); waiting for it, up to [56][0-9][0-9] s$" "$tmp/out")" = "$1" ] &&
         [ "$(grep -cE "^rv-train: reference $url answers, after [0-9.]+ s$" "$tmp/out")" = "$1" ]
 }
 
@@ -346,6 +346,7 @@ late ()
     local asker
     kill -KILL "$server"
     wait "$server" 2>/dev/null
+    : >"$tmp/out" # what the last run said is not to be read
     timeout 100 "$train" "$tmp/grpo.ini" log.file="$tmp/http" reference.url="$url" >"$tmp/out" 2>&1 &
     asker=$!
     started+=("$asker")
