@@ -332,12 +332,54 @@ static void test_refusals (void **state)
     train_decoder_destroy (m);
 }
 
+/* Rows to the front and back through a room of [most] of them; [pad]: more rows
+ * than have a target, as on a GPU. */
+static void move_rows (train_decoder_t *m, size_t most, size_t pad)
+{
+    int32_t numbers[3 * N];
+    int64_t x[2 * N], room[2 * N];
+    const size_t bytes = 2 * sizeof (*x);
+    size_t k = 0;
+
+    for (int i = 0; i < 2 * N; i++)
+        x[i] = 100 + i;
+    decoder_front_fill (numbers, targets, N, 7 + pad);
+    decoder_front_use (m, 7 + pad, numbers);
+    m->front.room = (char *)room;
+    m->front.room_bytes = most * bytes;
+    assert_int_equal (decoder_front (m, x, bytes, NULL), TRAIN_OK);
+    for (int i = 0; i < N; i++)
+        if (targets[i] >= 0) {
+            assert_int_equal (m->front.targets[k], targets[i]);
+            assert_int_equal (x[2 * k], 100 + 2 * i);
+            assert_int_equal (x[2 * k++ + 1], 101 + 2 * i);
+        }
+    for (; k < 7 + pad; k++)
+        assert_true (m->front.targets[k] == -1 && x[2 * k] == 0);
+    assert_int_equal (decoder_back (m, x, bytes, NULL), TRAIN_OK);
+    for (int i = 0; i < 2 * N; i++)
+        assert_int_equal (x[i], targets[i / 2] < 0 ? 0 : 100 + i);
+}
+
+static void test_pieces (void **state)
+{
+    train_decoder_t *m = make (TRAIN_F32, true, TRAIN_RECOMPUTE_NOTHING);
+
+    (void)state;
+    m->B = B;
+    m->T = T;
+    for (size_t most = 1; most <= N; most++)
+        for (size_t pad = 0; pad < 3; pad++)
+            move_rows (m, most, pad);
+    train_decoder_destroy (m);
+}
+
 int main (void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test (test_values),   cmocka_unit_test (test_gradient),
         cmocka_unit_test (test_dtypes),   cmocka_unit_test (test_rows),
-        cmocka_unit_test (test_refusals),
+        cmocka_unit_test (test_refusals), cmocka_unit_test (test_pieces),
     };
 
     return cmocka_run_group_tests (tests, NULL, NULL);
