@@ -208,7 +208,7 @@ static bool choose_cudnn (struct attention *a, struct entry *e, bool bwd,
 }
 
 /* Where they were faster than cuDNN's backwards on an H200, 1.03 to 1.36 times,
- * and 1.25 to 1.6 times its deterministic one. */
+ * and 1.2 to 1.6 times its deterministic one. */
 static bool hopper_gains (const struct attention_shape *s)
 {
     return s->T >= HOPPER_T && s->B * s->H * s->T >= 65536;
