@@ -32,9 +32,10 @@ static train_status_t check_tensor (const train_adamw_t *a, const DLTensor *t,
     return TRAIN_OK;
 }
 
+/* NULL where it is not there, as masters are not of F32. */
 static void *start (const DLTensor *t)
 {
-    return (char *)t->data + t->byte_offset;
+    return t->data ? (char *)t->data + t->byte_offset : NULL;
 }
 
 #define UPDATE(real, suffix)                                                   \
