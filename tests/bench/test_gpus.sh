@@ -104,7 +104,7 @@ stopped ()
     PYTHONDONTWRITEBYTECODE=1 "$python" "$top_srcdir/tests/bench/gpus.py" --build "$tmp/b" --device host --through direct \
         --only grpo --counts 1 >"$tmp/out" 2>&1 &
     pid=$!
-    for _ in {1..100}; do
+    for _ in {1..600}; do # Python may begin late beside compilers
         [ -s "$tmp/pid" ] && break
         sleep 0.1
     done
