@@ -60,6 +60,11 @@ void close_rank (struct rank *r);
 train_status_t rank_step (struct rank *r, int s, double ret[2],
                           train_error_t *err);
 
+/* step_agrees - the same, and a note where they are not one device's: losses to
+ * run.bound, norms to 100 times that, in double to 1e-9. */
+train_status_t step_agrees (struct job *job, int rank, struct rank *r, int s,
+                            train_error_t *err);
+
 /* run_ranks - [body] by the ranks of [layout] on [backend]; the test fails, with
  * the options of [run], where one had an error, noted something or crashed.
  * open_only - a body: open_rank's status, and no more. */

@@ -2,27 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # test_deadline.sh - etc/build-aux/deadline: what it ends, what it leaves alone
 : "${top_srcdir:?}"
-set -u
-tmp=$(mktemp -d "${TMPDIR:-/tmp}/rv-deadline.XXXXXX") || exit 1
-trap 'rm -rf "$tmp"' EXIT
+# shellcheck source=tests/train/lib.bash
+. "$top_srcdir/tests/train/lib.bash"
 deadline=$top_srcdir/etc/build-aux/deadline
 # What is left behind is waited for for a second, not a minute.
 sed 's/^patience=60 /patience=1 /; s/^grace=30 /grace=2 /' "$deadline" >"$tmp/soon"
-count=0
-
-# ok NAME CMD... - shows $tmp/out where CMD fails
-ok ()
-{
-    local name=$1
-    shift
-    count=$((count + 1))
-    if "$@"; then
-        echo "ok $count - $name"
-    else
-        echo "not ok $count - $name"
-        sed 's/^/# /' "$tmp/out"
-    fi
-}
 
 # ends STATUS SCRIPT SECONDS COMMAND... - with it, its output a pipe
 ends ()
@@ -70,4 +54,4 @@ ok "what is left behind is 124" ends 124 "$tmp/soon" 60 sh -c '(setsid sh "$1" "
 ok "and named so" grep -q '^not ok - left nothing behind with its output open' "$tmp/out"
 ok "and ended" gone
 ok "beside another of the same output both are well" together
-echo "1..$count"
+plan

@@ -63,34 +63,14 @@ static void check_weights (struct job *job, int rank, struct rank *r,
     free (data);
 }
 
-/* Losses keep the bound; a norm of gradients, small differences of what is large
- * beside them, drifts by as much as 1e-10 in 50 steps of double: how far hangs on
- * the order in which the CPU's BLAS adds. */
-static bool agrees (const double got[2], int s)
-{
-    return near (got[0], run.want[s], run.bound)
-           && near (got[1], run.norm[s],
-                    run.dtype == TRAIN_F64 ? 1e-9 : 100 * run.bound);
-}
-
 static void body (struct job *job, int rank, train_group_t *group)
 {
     struct seen *seen = &job->shared->seen[rank];
     struct rank r = {.group = group};
-    char text[160];
 
     seen->status = open_rank (&r, &seen->err);
-    for (int s = 0; s < run.steps && seen->status == TRAIN_OK; s++) {
-        double got[2];
-
-        seen->status = rank_step (&r, s, got, &seen->err);
-        if (seen->status != TRAIN_OK || agrees (got, s))
-            continue;
-        snprintf (text, sizeof (text),
-                  "step %d: loss %.17g, not %.17g; norm %.17g, not %.17g", s,
-                  got[0], run.want[s], got[1], run.norm[s]);
-        note (job, rank, text, 0, 0, 0);
-    }
+    for (int s = 0; s < run.steps && seen->status == TRAIN_OK; s++)
+        seen->status = step_agrees (job, rank, &r, s, &seen->err);
     if (seen->status == TRAIN_OK) {
         check_held (job, rank, &r);
         check_weights (job, rank, &r, 100 * run.bound);

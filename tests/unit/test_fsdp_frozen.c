@@ -87,13 +87,6 @@ static void check_reduced (struct job *job, int rank, const struct rank *r)
         note (job, rank, "whole gradients", 0, 0, most);
 }
 
-static bool agrees (const double got[2], int s)
-{
-    return near (got[0], run.want[s], run.bound)
-           && near (got[1], run.norm[s],
-                    run.dtype == TRAIN_F64 ? 1e-9 : 100 * run.bound);
-}
-
 /* A product that no other rank makes is named where all that trains is not. */
 static void check_unused (struct job *job, int rank, struct rank *r)
 {
@@ -110,22 +103,12 @@ static void body (struct job *job, int rank, train_group_t *group)
 {
     struct seen *seen = &job->shared->seen[rank];
     struct rank r = {.group = group};
-    char text[160];
 
     seen->status = open_rank (&r, &seen->err);
     if (seen->status == TRAIN_OK)
         check_held (job, rank, &r);
-    for (int s = 0; s < run.steps && seen->status == TRAIN_OK; s++) {
-        double got[2];
-
-        seen->status = rank_step (&r, s, got, &seen->err);
-        if (seen->status != TRAIN_OK || agrees (got, s))
-            continue;
-        snprintf (text, sizeof (text),
-                  "step %d: loss %.17g, not %.17g; norm %.17g, not %.17g", s,
-                  got[0], run.want[s], got[1], run.norm[s]);
-        note (job, rank, text, 0, 0, 0);
-    }
+    for (int s = 0; s < run.steps && seen->status == TRAIN_OK; s++)
+        seen->status = step_agrees (job, rank, &r, s, &seen->err);
     if (seen->status == TRAIN_OK) {
         check_reduced (job, rank, &r);
         check_unused (job, rank, &r);

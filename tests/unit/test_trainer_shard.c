@@ -72,27 +72,43 @@ static train_status_t take_steps (const struct made *m, bool asks, char *text,
     return status;
 }
 
-static void body (struct job *job, int rank, train_group_t *gpus)
+/* [use] of a rank's trainer, between groups of the host and of the GPUs. */
+static void with_trainer (struct job *job, int rank, train_group_t *gpus,
+                          train_status_t (*use) (struct job *job, int rank,
+                                                 struct made *m,
+                                                 train_error_t *err))
 {
     const train_group_options_t o = {.size = sizeof (o), .backend = "host"};
     struct seen *seen = &job->shared->seen[rank];
     train_group_t *host = NULL;
     struct made m = {0};
-    char unused[200] = "";
 
     seen->status = train_group_create (&o, &host, &seen->err);
     if (seen->status == TRAIN_OK)
         seen->status = begin (&m, host, gpus, &seen->err);
     if (seen->status == TRAIN_OK)
-        seen->status = take_steps (&m, rank == job->size - 1, seen->note,
-                                   sizeof (seen->note), &seen->err);
-    if (seen->status == TRAIN_OK)
-        seen->status = train_trainer_unused (m.trainer, unused, sizeof (unused),
-                                             &seen->err);
-    if (unused[0])
-        note (job, rank, unused, 0, 0, 0);
+        seen->status = use (job, rank, &m, &seen->err);
     drop (&m);
     train_group_destroy (host);
+}
+
+static train_status_t train_all (struct job *job, int rank, struct made *m,
+                                 train_error_t *err)
+{
+    struct seen *seen = &job->shared->seen[rank];
+    char unused[200] = "";
+
+    TRY (take_steps (m, rank == job->size - 1, seen->note, sizeof (seen->note),
+                     err));
+    TRY (train_trainer_unused (m->trainer, unused, sizeof (unused), err));
+    if (unused[0])
+        note (job, rank, unused, 0, 0, 0);
+    return TRAIN_OK;
+}
+
+static void body (struct job *job, int rank, train_group_t *gpus)
+{
+    with_trainer (job, rank, gpus, train_all);
 }
 
 static void run_body (const char *layout,
@@ -354,15 +370,18 @@ static void make_slow (train_decoder_t *d)
     decoder_set_hooks (d, &own);
 }
 
-static train_status_t find_slow (const struct made *m, struct seen *seen)
+static train_status_t find_slow (struct job *job, int rank, struct made *m,
+                                 train_error_t *err)
 {
+    struct seen *seen = &job->shared->seen[rank];
     char line[240] = "";
     int slow = -2;
 
+    if (rank == 1)
+        make_slow (m->decoder);
     for (int s = 0; s < 8; s++) /* two of them are timed */
-        TRY (train_trainer_step (m->trainer, false, NULL, &seen->err));
-    TRY (train_trainer_slow (m->trainer, 1.5, &slow, line, sizeof (line),
-                             &seen->err));
+        TRY (train_trainer_step (m->trainer, false, NULL, err));
+    TRY (train_trainer_slow (m->trainer, 1.5, &slow, line, sizeof (line), err));
     if (slow != 1 || !strstr (line, "rank 1 on ")
         || !strstr (line, "(8 steps)"))
         snprintf (seen->note, sizeof (seen->note), "rank %d: %.150s", slow,
@@ -372,20 +391,7 @@ static train_status_t find_slow (const struct made *m, struct seen *seen)
 
 static void slow_body (struct job *job, int rank, train_group_t *gpus)
 {
-    const train_group_options_t o = {.size = sizeof (o), .backend = "host"};
-    struct seen *seen = &job->shared->seen[rank];
-    train_group_t *host = NULL;
-    struct made m = {0};
-
-    seen->status = train_group_create (&o, &host, &seen->err);
-    if (seen->status == TRAIN_OK)
-        seen->status = begin (&m, host, gpus, &seen->err);
-    if (seen->status == TRAIN_OK && rank == 1)
-        make_slow (m.decoder);
-    if (seen->status == TRAIN_OK)
-        seen->status = find_slow (&m, seen);
-    drop (&m);
-    train_group_destroy (host);
+    with_trainer (job, rank, gpus, find_slow);
 }
 
 static void test_slow (void **state)
@@ -451,18 +457,7 @@ static train_status_t fail_both (struct job *job, int rank, struct made *m,
 
 static void lost_body (struct job *job, int rank, train_group_t *gpus)
 {
-    const train_group_options_t o = {.size = sizeof (o), .backend = "host"};
-    struct seen *seen = &job->shared->seen[rank];
-    train_group_t *host = NULL;
-    struct made m = {0};
-
-    seen->status = train_group_create (&o, &host, &seen->err);
-    if (seen->status == TRAIN_OK)
-        seen->status = begin (&m, host, gpus, &seen->err);
-    if (seen->status == TRAIN_OK)
-        seen->status = fail_both (job, rank, &m, &seen->err);
-    drop (&m);
-    train_group_destroy (host);
+    with_trainer (job, rank, gpus, fail_both);
 }
 
 static void test_lost_moments (void **state)
