@@ -6,18 +6,24 @@
 
 #include "err.h"
 
+/* The most or least of all ranks' numbers. */
+static train_status_t reduce (train_group_t *group, train_op_t op,
+                              int32_t *number, train_error_t *err)
+{
+    int64_t shape[1] = {1};
+    train_tensor_t view;
+
+    TRY (train_tensor_view (&view, number, TRAIN_I32, 1, shape, err));
+    return train_all_reduce (group, &view.t, op, err);
+}
+
 train_status_t trainer_agree (train_group_t *group, train_status_t status,
                               train_error_t *err)
 {
     int32_t worst = status;
-    int64_t shape[1] = {1};
-    train_tensor_t view;
     train_error_t lost = {0};
-    train_status_t s =
-        train_tensor_view (&view, &worst, TRAIN_I32, 1, shape, &lost);
+    train_status_t s = reduce (group, TRAIN_MAX, &worst, &lost);
 
-    if (s == TRAIN_OK)
-        s = train_all_reduce (group, &view.t, TRAIN_MAX, &lost);
     if (status != TRAIN_OK) /* its own text tells more */
         return status;
     if (s != TRAIN_OK)
@@ -25,20 +31,6 @@ train_status_t trainer_agree (train_group_t *group, train_status_t status,
     if (worst != TRAIN_OK)
         return err_set (err, (train_status_t)worst, "another rank failed: %s",
                         train_status_name ((train_status_t)worst));
-    return TRAIN_OK;
-}
-
-/* A rank that failed, or [size] of none. */
-static train_status_t lowest (train_group_t *group, bool failed, int *ret,
-                              train_error_t *err)
-{
-    int32_t who = failed ? train_group_rank (group) : train_group_size (group);
-    int64_t shape[1] = {1};
-    train_tensor_t view;
-
-    TRY (train_tensor_view (&view, &who, TRAIN_I32, 1, shape, err));
-    TRY (train_all_reduce (group, &view.t, TRAIN_MIN, err));
-    *ret = who;
     return TRAIN_OK;
 }
 
@@ -50,12 +42,13 @@ train_status_t trainer_agree_told (train_group_t *group, train_status_t status,
         char text[sizeof (err->text)];
     } said = {.code = status};
     int64_t shape[1] = {sizeof (said)};
-    int who = train_group_size (group);
+    int32_t none = train_group_size (group);
+    int32_t who = status != TRAIN_OK ? train_group_rank (group) : none;
     train_error_t lost = {0};
     train_tensor_t view;
-    train_status_t s = lowest (group, status != TRAIN_OK, &who, &lost);
+    train_status_t s = reduce (group, TRAIN_MIN, &who, &lost); /* who failed */
 
-    if (s == TRAIN_OK && who == train_group_size (group))
+    if (s == TRAIN_OK && who == none)
         return TRAIN_OK;
     if (status != TRAIN_OK && err)
         snprintf (said.text, sizeof (said.text), "%s", err->text);

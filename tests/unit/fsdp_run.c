@@ -333,6 +333,17 @@ void prepare (train_dtype_t dtype, bool tie, int steps, double bound)
     reference ();
 }
 
+void check_unused (struct job *job, int rank, struct rank *r)
+{
+    char names[400] = "x";
+    train_error_t err = {0};
+
+    if (fsdp_unused (r->fsdp, names, sizeof (names), &err) != TRAIN_OK)
+        note (job, rank, err.text, 0, 0, 0);
+    else if (names[0])
+        note (job, rank, names, 0, 0, 0);
+}
+
 /* A norm of gradients, small differences of what is large beside them, drifts by
  * as much as 1e-10 in 50 steps of double: how far hangs on the order in which the
  * CPU's BLAS adds. */

@@ -65,6 +65,9 @@ train_status_t rank_step (struct rank *r, int s, double ret[2],
 train_status_t step_agrees (struct job *job, int rank, struct rank *r, int s,
                             train_error_t *err);
 
+/* check_unused - a note where a parameter that trains had no gradient. */
+void check_unused (struct job *job, int rank, struct rank *r);
+
 /* run_ranks - [body] by the ranks of [layout] on [backend]; the test fails, with
  * the options of [run], where one had an error, noted something or crashed.
  * open_only - a body: open_rank's status, and no more. */

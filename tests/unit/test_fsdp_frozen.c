@@ -87,18 +87,6 @@ static void check_reduced (struct job *job, int rank, const struct rank *r)
         note (job, rank, "whole gradients", 0, 0, most);
 }
 
-/* A product that no other rank makes is named where all that trains is not. */
-static void check_unused (struct job *job, int rank, struct rank *r)
-{
-    char names[400] = "x";
-    train_error_t err = {0};
-
-    if (fsdp_unused (r->fsdp, names, sizeof (names), &err) != TRAIN_OK)
-        note (job, rank, err.text, 0, 0, 0);
-    else if (names[0])
-        note (job, rank, names, 0, 0, 0);
-}
-
 static void body (struct job *job, int rank, train_group_t *group)
 {
     struct seen *seen = &job->shared->seen[rank];

@@ -69,17 +69,6 @@ static void check_weights (struct job *job, int rank, struct rank *r,
     free (data);
 }
 
-static void check_unused (struct job *job, int rank, struct rank *r)
-{
-    char names[400] = "x";
-    train_error_t err = {0};
-
-    if (fsdp_unused (r->fsdp, names, sizeof (names), &err) != TRAIN_OK)
-        note (job, rank, err.text, 0, 0, 0);
-    else if (names[0])
-        note (job, rank, names, 0, 0, 0);
-}
-
 /* A step of one pass does. What is left where blocks are in the flat unit of a tied
  * head may be too little. */
 static bool lends (const struct rank *r)
