@@ -90,8 +90,12 @@ def has_torch(python):
 
 
 def last_words(text):
-    """The line that says most of a failure."""
+    """The line that says most of a failure: PyTorch's launcher puts a report of its
+    own behind a rank's error."""
     lines = [s.strip() for s in text.splitlines() if s.strip() and not s.lstrip().startswith("{")]
+    for s in reversed(lines):
+        if re.match(r"\[rank\d+\]: [\w.]*(Error|Exception)\b", s):
+            return s[:200]
     for s in reversed(lines):
         if re.search(r"error|fail|memory|cannot|no GPU|refused|needs", s, re.I):
             return s[-200:]

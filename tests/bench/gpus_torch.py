@@ -2,7 +2,8 @@
 """gpus_torch.py LOOP ARG... - PyTorch's training loop LOOP with one more preset
 
 LOOP has a dictionary PRESETS: layers, dim, heads, heads of keys and values, ffn.
-8b is Llama 3's."""
+8b is Llama 3's. LOOP's names are those of the module __main__, in which
+torch.compile looks for them."""
 import sys
 
 with open(sys.argv[1]) as f:
@@ -12,4 +13,5 @@ if text.count(mark) != 1:
     sys.exit(f"gpus_torch.py: {sys.argv[1]} has no PRESETS to add 8b to")
 text = text.replace(mark, mark + '"8b": (32, 4096, 32, 8, 14336),')
 del sys.argv[0]
-exec(compile(text, sys.argv[0], "exec"), {"__name__": "__main__", "__file__": sys.argv[0]})
+__file__ = sys.argv[0]
+exec(compile(text, __file__, "exec"))

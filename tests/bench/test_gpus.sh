@@ -125,12 +125,24 @@ twin ()
         --python "$tmp/python" && says "PyTorch 21.5 us (calls not waited for)"
 }
 
+# A rank's error, not what PyTorch's launcher says behind it.
+own_error ()
+{
+    printf '#!/bin/sh\ncase "$*" in\n*--nproc_per_node=2*)\n' >"$tmp/python"
+    printf 'echo "%s"\n' '[rank1]: torch.OutOfMemoryError: CUDA out of memory.' \
+        'torch.distributed.elastic.multiprocessing.errors.ChildFailedError:' \
+        '  traceback : To enable traceback see: https://pytorch.org/errors.html' >>"$tmp/python"
+    printf 'exit 1 ;;\nesac\n' >>"$tmp/python"
+    ! gpus --device host --through direct --only groups --anchors "$tmp/anchors" \
+        --python "$tmp/python" && says "PyTorch: rank 0: status 1: [rank1]: torch.OutOfMemoryError: CUDA"
+}
+
 # The loop with a preset more, and its own arguments.
 preset ()
 {
-    printf 'import sys\nPRESETS = {"1b": (16,)}\nprint(PRESETS["8b"], sys.argv[1:], __name__)\n' >"$tmp/loop.py"
+    printf 'import sys\nPRESETS = {"1b": (16,)}\nprint(PRESETS["8b"], sys.argv[1:], vars(sys.modules["__main__"]) is globals())\n' >"$tmp/loop.py"
     "$python" "$top_srcdir/tests/bench/gpus_torch.py" "$tmp/loop.py" --preset 8b >"$tmp/out" 2>&1 &&
-        says "(32, 4096, 32, 8, 14336) ['--preset', '8b'] __main__"
+        says "(32, 4096, 32, 8, 14336) ['--preset', '8b'] True"
 }
 
 no_preset ()
@@ -141,6 +153,7 @@ no_preset ()
 }
 
 ok "a twin of PyTorch is run where it is, beside ours" twin
+ok "where it fails, by what the rank said" own_error
 ok "its loop gets the preset 8b" preset
 ok "one without presets is refused" no_preset
 ok "what one GPU cannot show is said" single
