@@ -164,8 +164,9 @@ struct decoder_place {
 };
 
 /* What a pass tells as it goes.
- *   before   the unit's weights are needed now; [backward]: its gradients will
- *            be added to as well. decoder_set_unit may be called in it.
+ *   before   the unit's weights are needed now, but in the embedding's own
+ *            backward; [backward]: its gradients will be added to as well.
+ *            decoder_set_unit may be called in it.
  *   after    the weights may go; [backward]: the gradients are whole
  * Forward: units 0, 1..L, L + 1; backward the other way. A tied head asks for
  * unit 0 once more: before L + 1 in the backward (what after says of its
@@ -543,10 +544,14 @@ void decoder_init_param (const train_decoder_t *decoder, size_t index,
                          uint64_t seed, void *weights);
 
 /* decoder_enter, decoder_leave - the hooks around a unit's use in a pass.
+ * decoder_enter_embed_bwd - of the embedding's own backward, which reads no
+ * weights.
  * decoder_turn - leave one, enter the other. TRAIN_ESTATE: no weights, or in
  * the backward no gradients; else what a hook returns. */
 train_status_t decoder_enter (train_decoder_t *decoder, size_t unit,
                               bool backward, train_error_t *err);
+train_status_t decoder_enter_embed_bwd (train_decoder_t *decoder,
+                                        train_error_t *err);
 train_status_t decoder_leave (train_decoder_t *decoder, size_t unit,
                               bool backward, train_error_t *err);
 train_status_t decoder_turn (train_decoder_t *decoder, size_t from, size_t to,

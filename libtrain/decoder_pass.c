@@ -276,7 +276,7 @@ train_status_t decoder_body_bwd (train_decoder_t *m, train_error_t *err)
         TRY (attention_half_bwd (m, l, err));
         TRY (decoder_leave (m, l + 1, true, err));
     }
-    TRY (decoder_enter (m, 0, true, err));
+    TRY (decoder_enter_embed_bwd (m, err));
     if (!m->config.tie)
         TRY (decoder_clear_unit (m, 0, err));
     if (d->lora.rank == 0 && !decoder_is_still (m, m->embed))

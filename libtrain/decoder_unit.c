@@ -59,8 +59,8 @@ train_status_t decoder_wait (train_decoder_t *m, train_error_t *err)
     return t ? t->wait (t->arg, err) : m->ops->sync (m->stream, err);
 }
 
-train_status_t decoder_enter (train_decoder_t *m, size_t unit, bool backward,
-                              train_error_t *err)
+static train_status_t enter (train_decoder_t *m, size_t unit, bool backward,
+                             bool reads, train_error_t *err)
 {
     const struct decoder_hooks *h = &m->hooks;
 
@@ -68,13 +68,25 @@ train_status_t decoder_enter (train_decoder_t *m, size_t unit, bool backward,
         TRY (h->before (h->arg, unit, backward, err));
     if (backward)
         TRY (decoder_want_grads (m, err));
-    if (!m->places[unit].weights || (backward && !m->places[unit].grads))
+    reads &= !m->places[unit].weights;
+    if (reads || (backward && !m->places[unit].grads))
         return err_set (err, TRAIN_ESTATE,
                         "decoder: unit %zu of %zu has no place for its %s: "
                         "decoder_set_unit gives it one",
                         unit, decoder_n_units (m),
-                        m->places[unit].weights ? "gradients" : "weights");
+                        reads ? "weights" : "gradients");
     return TRAIN_OK;
+}
+
+train_status_t decoder_enter (train_decoder_t *m, size_t unit, bool backward,
+                              train_error_t *err)
+{
+    return enter (m, unit, backward, true, err);
+}
+
+train_status_t decoder_enter_embed_bwd (train_decoder_t *m, train_error_t *err)
+{
+    return enter (m, 0, true, false, err);
 }
 
 train_status_t decoder_leave (train_decoder_t *m, size_t unit, bool backward,

@@ -188,6 +188,7 @@ static train_status_t make_stays (struct fsdp *f, const struct fsdp_model *m,
         last->last = i;
         f->stay_of[i] = f->n_stays - 1;
     }
+    f->bare = m->bare && f->stays[0].last == 0;
     return TRAIN_OK;
 }
 

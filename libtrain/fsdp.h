@@ -88,6 +88,8 @@ struct fsdp_model {
     /* Use these weights and gradients, each of the unit's elements. */
     void (*set_unit) (void *arg, size_t unit, void *weights, void *grads);
     void (*forget) (void *arg); /* the engine ends; may be NULL */
+    bool bare; /* the backward of the first visit reads no weights, as of an
+                  embedding: alone in its flat unit it may have none then */
     /* Of a GPU; NULL: the model adds to gradients, and borrows nothing.
      * spend - the next pass writes its gradients, whatever is there; [lend]: and
      * may use the loan meanwhile (decoder_spent.h). settle - it will not come, and

@@ -135,6 +135,7 @@ struct fsdp {
     bool *no_decay, *frozen; /* (parameters) */
     size_t *visits, n_visits;
     bool tail;         /* the last visit is of a unit that was visited before */
+    bool bare;         /* the backward of stay 0 reads no weights */
     size_t *stay_of;   /* (n_visits) */
     size_t *offset_of; /* (units of the model) in its flat unit */
     struct fsdp_stay *stays;

@@ -15,10 +15,17 @@ static size_t visit_of (const struct fsdp *f, bool backward, size_t at)
  * beginning on. */
 static void place (const struct fsdp *f, size_t unit, size_t u, bool backward)
 {
+    char *weights = f->units[u].weights;
     size_t at = f->offset_of[unit];
 
-    f->set_unit (f->arg, unit, f->units[u].weights + at * f->wsize,
+    f->set_unit (f->arg, unit, weights ? weights + at * f->wsize : NULL,
                  backward ? f->now + (f->apart ? 0 : at) * f->esize : NULL);
+}
+
+/* Does a visit of the stay read weights? */
+static bool reads (const struct fsdp *f, size_t stay, bool backward)
+{
+    return !backward || stay > 0 || !f->bare;
 }
 
 /* Stays behind this one in the direction of the pass, as far as there is room. */
@@ -26,9 +33,12 @@ static train_status_t look_ahead (struct fsdp *f, size_t stay, bool backward,
                                   train_error_t *err)
 {
     for (size_t k = 1; k <= (size_t)f->opts.prefetch; k++) {
+        size_t next = backward ? stay - k : stay + k;
+
         if (backward ? stay < k : stay + k >= f->n_stays)
             break;
-        TRY (fsdp_gather (f, backward ? stay - k : stay + k, false, err));
+        if (reads (f, next, backward))
+            TRY (fsdp_gather (f, next, false, err));
     }
     return TRAIN_OK;
 }
@@ -40,7 +50,8 @@ static train_status_t enter (struct fsdp *f, size_t stay, bool backward,
 
     if (backward)
         TRY (fsdp_room (f, stay, err));
-    TRY (fsdp_gather (f, stay, true, err));
+    if (reads (f, stay, backward))
+        TRY (fsdp_gather (f, stay, true, err));
     TRY (look_ahead (f, stay, backward, err));
     return fsdp_gather_wait (f, u, err);
 }
