@@ -10,9 +10,9 @@
  * let go after it, [prefetch] stays ahead are gathered meanwhile, and each
  * stay's gradients are reduce-scattered while the backward goes on. At most
  * prefetch + 1 flat units of weights and two of gradients are whole at a time,
- * beside the shards. TRAIN_SHARD_GRAD_OP keeps weights from forward to
- * backward, and through the passes of a step. TRAIN_DDP sums each flat unit in
- * place, TRAIN_NO_SHARD all of them by one call at the end.
+ * in one memory (fsdp_fit.h) beside the shards. TRAIN_SHARD_GRAD_OP keeps weights
+ * from forward to backward, and through the passes of a step. TRAIN_DDP sums each
+ * flat unit in place, TRAIN_NO_SHARD all of them by one call at the end.
  *
  * Where half of a model or more is frozen, what is gathered for a stay is a bundle
  * of flat units, those that train and those that do not (train/shard.h): both are
@@ -25,7 +25,7 @@
  * what the forward keeps for the backward, until they come.
  *
  * Weights that are offloaded come from the host's memory to this rank's block of
- * a slot, on a stream of their own, as early as the gather in place behind them
+ * the whole, on a stream of their own, as early as the gather in place behind them
  * may be, which is [prefetch] stays ahead: beside the passes' kernels. The update
  * writes them back in pieces.
  *
@@ -66,7 +66,7 @@ struct fsdp_options {
                              weights, and comes before each gather */
     bool round_late; /* sharded halves whose masters are where the model is:
                              no rounded copy of the shard stays, each gather
-                             rounds this rank's block into its slot */
+                             rounds this rank's block into its place */
     train_dtype_t reduce; /* of gradients on the wire: their type, or sharded
                              TRAIN_BF16 for F32 (sums are F32 there, rounded
                              once) */

@@ -6,19 +6,39 @@
 #include "err.h"
 #include "fsdp_impl.h"
 
-static train_status_t take_slot (struct fsdp *f, size_t stay,
-                                 train_error_t *err)
+/* Where a stay's weights come in this direction of the pass. */
+static char *place_of (const struct fsdp *f, size_t stay)
 {
-    struct fsdp_unit *unit = &f->units[f->stays[stay].unit];
-    size_t slot = f->one_each ? f->stays[stay].unit : stay % f->n_slots;
+    bool back = f->phase == FSDP_BACKWARD;
 
-    if (f->slot_taken[slot])
-        return err_set (err, TRAIN_ESTATE, "fsdp: no room for unit %zu",
-                        f->stays[stay].unit);
-    f->slot_taken[slot] = true;
-    unit->slot = slot;
-    unit->weights = f->slots + f->slot_at[stay] * f->wsize;
-    return TRAIN_OK;
+    return f->rooms + (back ? f->back_at[stay] : f->forth_at[stay]);
+}
+
+static bool cross (const char *a, size_t n, const char *b, size_t m)
+{
+    return a < b + m && b < a + n;
+}
+
+bool fsdp_meets (const struct fsdp *f, size_t stay)
+{
+    size_t n = f->units[f->stays[stay].unit].whole * f->wsize;
+    const char *at = place_of (f, stay);
+
+    for (size_t u = 0; u < f->n_units; u++) {
+        const struct fsdp_unit *other = &f->units[u];
+
+        if (other->weights
+            && cross (at, n, other->weights, other->whole * f->wsize))
+            return true;
+    }
+    return false;
+}
+
+bool fsdp_meets_room (const struct fsdp *f, const struct fsdp_grads *g,
+                      const char *at, size_t bytes)
+{
+    return g->taken && g->data
+           && cross (at, bytes, g->data, fsdp_whole_bytes (f, g->unit));
 }
 
 static void count (size_t *now, size_t *most, size_t n)
@@ -54,45 +74,6 @@ static train_status_t gather_flat (struct fsdp *f, size_t u, size_t r,
     return f->way->gather (f, u, r, &in.t, &out.t, err);
 }
 
-train_status_t fsdp_gather (struct fsdp *f, size_t stay, bool must,
-                            train_error_t *err)
-{
-    size_t u = f->stays[stay].unit;
-    struct fsdp_unit *unit = &f->units[u];
-
-    if (unit->weights)
-        return TRAIN_OK;
-    if (take_slot (f, stay, must ? err : NULL) != TRAIN_OK)
-        return must ? TRAIN_ESTATE : TRAIN_OK;
-    count (&f->held.weights, &f->held.most_weights, unit->whole);
-    for (size_t r = unit->first; r < unit->end; r++)
-        TRY (gather_flat (f, u, r, err));
-    return TRAIN_OK;
-}
-
-train_status_t fsdp_gather_wait (struct fsdp *f, size_t u, train_error_t *err)
-{
-    const struct fsdp_unit *unit = &f->units[u];
-
-    for (size_t r = unit->first; r < unit->end; r++)
-        TRY (f->way->wait (f, &f->flats[r].gather, err));
-    return TRAIN_OK;
-}
-
-train_status_t fsdp_release (struct fsdp *f, size_t u, train_error_t *err)
-{
-    struct fsdp_unit *unit = &f->units[u];
-
-    if (!unit->weights)
-        return TRAIN_OK;
-    TRY (fsdp_gather_wait (f, u, err));
-    TRY (f->way->release (f, unit->slot, err));
-    f->slot_taken[unit->slot] = false;
-    unit->weights = NULL;
-    f->held.weights -= unit->whole;
-    return TRAIN_OK;
-}
-
 /* Flat unit [r]'s part of its bundle's whole gradients. */
 static char *part (const struct fsdp *f, size_t r, char *whole, size_t size)
 {
@@ -124,6 +105,68 @@ static train_status_t empty (struct fsdp *f, struct fsdp_grads *g,
     return TRAIN_OK;
 }
 
+/* The host does not begin before gradients that lie there are in the shard. */
+static train_status_t clear_of (struct fsdp *f, const struct fsdp_unit *unit,
+                                train_error_t *err)
+{
+    for (size_t i = 0; i < FSDP_N_GRADS; i++)
+        if (fsdp_meets_room (f, &f->room[i], unit->weights,
+                             unit->whole * f->wsize))
+            TRY (empty (f, &f->room[i], err));
+    return TRAIN_OK;
+}
+
+train_status_t fsdp_gather (struct fsdp *f, size_t stay, bool must,
+                            train_error_t *err)
+{
+    size_t u = f->stays[stay].unit;
+    struct fsdp_unit *unit = &f->units[u];
+
+    if (unit->weights || (!must && fsdp_meets (f, stay)))
+        return TRAIN_OK;
+    if (fsdp_meets (f, stay))
+        return err_set (err, TRAIN_ESTATE, "fsdp: no room for unit %zu", u);
+    unit->weights = place_of (f, stay);
+    TRY (f->gpu ? TRAIN_OK : clear_of (f, unit, err));
+    count (&f->held.weights, &f->held.most_weights, unit->whole);
+    for (size_t r = unit->first; r < unit->end; r++)
+        TRY (gather_flat (f, u, r, err));
+    return TRAIN_OK;
+}
+
+train_status_t fsdp_gather_wait (struct fsdp *f, size_t u, train_error_t *err)
+{
+    const struct fsdp_unit *unit = &f->units[u];
+
+    for (size_t r = unit->first; r < unit->end; r++)
+        TRY (f->way->wait (f, &f->flats[r].gather, err));
+    return TRAIN_OK;
+}
+
+train_status_t fsdp_release (struct fsdp *f, size_t u, train_error_t *err)
+{
+    struct fsdp_unit *unit = &f->units[u];
+
+    if (!unit->weights)
+        return TRAIN_OK;
+    TRY (fsdp_gather_wait (f, u, err));
+    unit->weights = NULL;
+    f->held.weights -= unit->whole;
+    return TRAIN_OK;
+}
+
+/* Places of the wire, which are others than those of the gradients. */
+static bool wires_cross (const struct fsdp *f, const struct fsdp_grads *g,
+                         size_t stay)
+{
+    size_t size = train_dtype_size (f->opts.reduce);
+
+    return g->taken && f->wires && g->wire
+           && cross (f->wires + f->wire_at[stay] * size,
+                     f->units[f->stays[stay].unit].room * size, g->wire,
+                     f->units[g->unit].room * size);
+}
+
 /* The room of a stay. The other one's may lie across it where the stays are no
  * neighbours, as from one pass to the next. */
 static train_status_t take_room (struct fsdp *f, size_t stay,
@@ -131,19 +174,18 @@ static train_status_t take_room (struct fsdp *f, size_t stay,
 {
     size_t u = f->stays[stay].unit, size = train_dtype_size (f->opts.reduce);
     struct fsdp_grads *g = &f->room[stay % FSDP_N_GRADS];
-    char *data = f->rooms + f->room_at[stay] * f->esize;
+    char *data = f->rooms + f->grads_at[stay];
 
     TRY (empty (f, g, err));
     for (size_t i = 0; i < FSDP_N_GRADS; i++) {
         struct fsdp_grads *other = &f->room[i];
 
-        if (other->taken
-            && data < other->data + fsdp_whole_bytes (f, other->unit)
-            && other->data < data + fsdp_whole_bytes (f, u))
+        if (fsdp_meets_room (f, other, data, fsdp_whole_bytes (f, u))
+            || wires_cross (f, other, stay))
             TRY (empty (f, other, err));
     }
     g->data = data;
-    g->wire = f->wires ? f->wires + f->room_at[stay] * size : NULL;
+    g->wire = f->wires ? f->wires + f->wire_at[stay] * size : NULL;
     g->unit = u;
     g->taken = true;
     f->next_room = stay + 1;

@@ -39,29 +39,13 @@ static size_t next_stay (const struct fsdp *f, size_t stay)
     return stay + 1 < f->n_stays ? stay + 1 : 0;
 }
 
-/* Would the stay's unit lie across one that is here? Places are such that
- * neighbours' do not, of which the last stay and the first are none. */
-static bool lies_across (const struct fsdp *f, size_t stay)
-{
-    const char *from = f->slots + f->slot_at[stay] * f->wsize;
-    const char *to = from + f->units[f->stays[stay].unit].whole * f->wsize;
-
-    for (size_t u = 0; u < f->n_units; u++) {
-        const char *at = f->units[u].weights;
-
-        if (at && at < to && from < at + f->units[u].whole * f->wsize)
-            return true;
-    }
-    return false;
-}
-
 /* Units of a bundle that is not here will have come anew. */
 static train_status_t bring (struct fsdp *f, size_t stay, bool must,
                              train_error_t *err)
 {
     const struct fsdp_unit *unit = &f->units[f->stays[stay].unit];
 
-    if (unit->weights || (!must && lies_across (f, stay)))
+    if (unit->weights || (!must && fsdp_meets (f, stay)))
         return TRAIN_OK;
     for (int i = f->flats[unit->first].plan->first;
          i <= f->flats[unit->end - 1].plan->last; i++)
@@ -77,6 +61,8 @@ static train_status_t enter (struct fsdp *f, size_t stay, train_error_t *err)
     for (int k = 0; k < f->opts.prefetch; k++) {
         ahead = next_stay (f, ahead);
         TRY (bring (f, ahead, false, err));
+        if (!f->units[f->stays[ahead].unit].weights)
+            break; /* none comes before it, which might be in its way */
     }
     return fsdp_gather_wait (f, f->stays[stay].unit, err);
 }

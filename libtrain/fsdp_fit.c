@@ -5,7 +5,7 @@
  * An embedding is half as large again as a block, and its neighbour is one. */
 #include "fsdp_fit.h"
 
-#define LINE ((size_t)256) /* elements */
+#define LINE ((size_t)256)
 
 static size_t padded (size_t n)
 {

@@ -24,17 +24,10 @@ static train_status_t make_events (struct fsdp *f, train_error_t *err)
     struct fsdp_gpu *g = f->on;
 
     TRY (f->ops->stream_create (f->device, &g->side, err));
-    if (f->late || f->brings) {
-        TRY (f->ops->stream_create (f->device, &g->link, err));
-        TRY (f->ops->event_create (f->device, &g->come, err));
-    }
+    TRY (f->ops->stream_create (f->device, &g->link, err));
+    TRY (f->ops->event_create (f->device, &g->come, err));
     TRY (f->ops->event_create (f->device, &g->mark, err));
     TRY (f->ops->event_create (f->device, &g->end, err));
-    if (!(g->slot_free = calloc (f->n_slots + 1, sizeof (*g->slot_free))))
-        return err_set (err, TRAIN_ENOMEM, "no memory for %zu slots",
-                        f->n_slots);
-    for (size_t i = 0; i < f->n_slots; i++)
-        TRY (f->ops->event_create (f->device, &g->slot_free[i], err));
     for (size_t r = 0; r < f->n_flats; r++)
         TRY (events (f, &f->flats[r].gather, 1, err));
     TRY (events (f, f->works, f->n_flats, err));
@@ -53,8 +46,7 @@ static train_status_t op_open (struct fsdp *f, train_error_t *err)
     f->on->numbers = numbers;
     TRY (f->ops->pin (f->device, sizeof (*f->on->read), &read, err));
     f->on->read = read;
-    TRY (make_events (f, err));
-    return fsdp_fresh (f, err);
+    return make_events (f, err);
 }
 
 static void drop (struct fsdp *f, void *event)
@@ -69,8 +61,6 @@ static void op_close (struct fsdp *f)
 
     if (!g)
         return;
-    for (size_t i = 0; g->slot_free && i < f->n_slots; i++)
-        drop (f, g->slot_free[i]);
     for (size_t r = 0; r < f->n_flats; r++) {
         drop (f, f->flats[r].gather.done);
         drop (f, f->works[r].done);
@@ -89,7 +79,6 @@ static void op_close (struct fsdp *f)
     f->ops->free (g->numbers);
     if (g->read)
         f->ops->unpin (g->read, sizeof (*g->read));
-    free (g->slot_free);
     free (g);
     f->on = NULL;
 }
@@ -106,34 +95,56 @@ static train_status_t after (struct fsdp *f, void *stream, void *event,
     return f->ops->event_wait (stream, f->device, event, err);
 }
 
-/* The rank's block of flat unit [r] comes to [to], rounded or from the host's memory, when
- * [before] has come. */
-static train_status_t fill (struct fsdp *f, size_t r, void *to, void *before,
+/* Do gradients that are being summed lie at [to]? */
+static bool is_summed (const struct fsdp *f, const DLTensor *to, size_t room)
+{
+    return fsdp_meets_room (f, &f->room[room], to->data,
+                            train_tensor_bytes (to));
+}
+
+static bool any_summed (const struct fsdp *f, const DLTensor *to)
+{
+    bool any = false;
+
+    for (size_t i = 0; i < FSDP_N_GRADS; i++)
+        any |= is_summed (f, to, i);
+    return any;
+}
+
+/* By the link: behind [before] and such sums this rank's block of flat unit [r]
+ * comes to [in], where gathers are in place. */
+static train_status_t fill (struct fsdp *f, size_t r, const DLTensor *in,
+                            const DLTensor *out, void *before,
                             train_error_t *err)
 {
     TRY (after (f, f->on->link, before, err));
-    TRY (fsdp_fill_block (f, r, to, f->on->link, err));
+    for (size_t i = 0; i < FSDP_N_GRADS; i++)
+        for (size_t k = 0; is_summed (f, out, i) && k < f->most_flats; k++)
+            if (f->room[i].works[k].on)
+                TRY (after (f, f->on->link, f->room[i].works[k].done, err));
+    TRY (fsdp_fill_block (f, r, in->data, f->on->link, err));
     return record (f, f->on->come, f->on->link, err);
 }
 
-/* The group's stream has gathers in their order; what is filled waits. */
+/* The group's stream has gathers in their order. Before one comes what passes have
+ * given their stream up to now, where all that its place was for is. */
 static train_status_t op_gather (struct fsdp *f, size_t u, size_t r,
                                  DLTensor *in, DLTensor *out,
                                  train_error_t *err)
 {
-    const struct fsdp_unit *unit = &f->units[u];
-    struct fsdp_flat *flat = &f->flats[r];
-    bool behind = r > unit->first && f->flats[r - 1].plan->chunk > 0;
-    void *before =
-        behind ? f->flats[r - 1].gather.done : f->on->slot_free[unit->slot];
+    struct fsdp_gpu *g = f->on;
+    bool behind = r > f->units[u].first && f->flats[r - 1].plan->chunk > 0;
+    void *before = behind ? f->flats[r - 1].gather.done : g->mark;
 
-    flat->gather.on = true;
-    if (fsdp_in_place (f, r)) {
-        TRY (fill (f, r, in->data, before, err));
-        before = f->on->come;
+    f->flats[r].gather.on = true;
+    if (!behind)
+        TRY (record (f, g->mark, f->stream, err));
+    if (fsdp_in_place (f, r) || any_summed (f, out)) {
+        TRY (fill (f, r, in, out, before, err));
+        before = g->come;
     }
-    return group_flow_all_gather (f->group, in, out, before, flat->gather.done,
-                                  err);
+    return group_flow_all_gather (f->group, in, out, before,
+                                  f->flats[r].gather.done, err);
 }
 
 static train_status_t op_wait (struct fsdp *f, struct fsdp_work *w,
@@ -143,15 +154,6 @@ static train_status_t op_wait (struct fsdp *f, struct fsdp_work *w,
 
     w->on = false;
     return on ? after (f, f->stream, w->done, err) : TRAIN_OK;
-}
-
-/* Of a pair, the unit that comes into either slot may lie across both. */
-static train_status_t op_release (struct fsdp *f, size_t slot,
-                                  train_error_t *err)
-{
-    if (!f->one_each && f->n_slots == 2)
-        TRY (record (f, f->on->slot_free[1 - slot], f->stream, err));
-    return record (f, f->on->slot_free[slot], f->stream, err);
 }
 
 /* On the side stream: the reduced block joins the shard's, or begins it. */
@@ -247,15 +249,7 @@ static void op_drain (struct fsdp *f)
     (void)fsdp_settle (f, NULL);
     (void)f->ops->sync (f->stream, NULL);
     (void)f->ops->sync (f->on->side, NULL);
-    if (f->on->link)
-        (void)f->ops->sync (f->on->link, NULL);
-}
-
-train_status_t fsdp_fresh (struct fsdp *f, train_error_t *err)
-{
-    for (size_t i = 0; f->on && i < f->n_slots; i++)
-        TRY (record (f, f->on->slot_free[i], f->stream, err));
-    return TRAIN_OK;
+    (void)f->ops->sync (f->on->link, NULL);
 }
 
 train_status_t fsdp_step_open (struct fsdp *f, train_error_t *err)
@@ -272,7 +266,6 @@ const struct fsdp_way fsdp_way_gpu = {
     .close = op_close,
     .gather = op_gather,
     .wait = op_wait,
-    .release = op_release,
     .scatter = op_scatter,
     .joined = op_joined,
     .sum = op_sum,

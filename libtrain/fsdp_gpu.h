@@ -20,13 +20,12 @@ struct fsdp_read {
 };
 
 struct fsdp_gpu {
-    void *side;       /* stream of casts and sums beside the passes */
-    void *link;       /* stream of what comes into slots; NULL: none does */
-    void *come;       /* event: it has */
-    void *mark;       /* event: what a call comes after */
-    void *end;        /* event: of a step */
-    void **slot_free; /* (n_slots) events: nobody reads the slot any more */
-    bool step;        /* of the group, open */
+    void *side; /* stream of casts and sums beside the passes */
+    void *link; /* stream of what a gather comes after */
+    void *come; /* event: it has */
+    void *mark; /* event: what a call comes after */
+    void *end;  /* event: of a step */
+    bool step;  /* of the group, open */
     struct fsdp_numbers *numbers;
     struct fsdp_read *read;
 };

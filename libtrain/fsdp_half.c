@@ -62,15 +62,12 @@ void fsdp_updated (struct fsdp *f)
     if (f->low)
         fsdp_cast (f, f->low, f->wdtype, f->weights.t.data, f->dtype,
                    train_shard_moving (f->plan), f->stream);
-    (void)fsdp_fresh (f, NULL);
 }
 
 void fsdp_round (struct fsdp *f, train_adamw_t *adamw)
 {
-    if (f->low && f->wdtype == TRAIN_BF16) {
+    if (f->low && f->wdtype == TRAIN_BF16)
         adamw_round (adamw, f->weights.t.data, f->low, f->stream);
-        (void)fsdp_fresh (f, NULL);
-    }
 }
 
 void fsdp_widen (struct fsdp *f)

@@ -41,13 +41,6 @@ static train_status_t op_gather (struct fsdp *f, size_t u, size_t r,
     return train_all_gather_async (f->group, in, out, &w->work, err);
 }
 
-static train_status_t op_release (struct fsdp *f, size_t slot,
-                                  train_error_t *err)
-{
-    (void)f, (void)slot, (void)err;
-    return TRAIN_OK;
-}
-
 /* The flat unit's whole gradients become one block, in the middle of themselves.
  */
 static train_status_t op_scatter (struct fsdp *f, size_t r, char *whole,
@@ -133,7 +126,6 @@ const struct fsdp_way fsdp_way_host = {
     .close = op_close,
     .gather = op_gather,
     .wait = op_wait,
-    .release = op_release,
     .scatter = op_scatter,
     .joined = op_joined,
     .sum = op_sum,

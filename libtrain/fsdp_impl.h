@@ -38,7 +38,6 @@ struct fsdp_unit {
     size_t room;       /* of gradients, padding and sink included */
     size_t kept_at;    /* of them among those of all bundles */
     char *weights;     /* (whole) there or on their way; NULL: not here */
-    size_t slot;       /* of [weights] */
 };
 
 /* Room for a bundle's gradients. */
@@ -68,15 +67,14 @@ struct fsdp_way {
     train_status_t (*open) (struct fsdp *f, train_error_t *err);
     void (*close) (struct fsdp *f);
     /* gather - begin to gather flat unit [r] of bundle [u] from [in] to [out], its
-   * part of the slot, behind the one before it; where the engine gathers in
+   * part of the bundle's place, behind the one before it, what passes have used
+   * that for, and sums of gradients that lie there; where the engine gathers in
    * place, [in] is this rank's part of that, filled first. */
     train_status_t (*gather) (struct fsdp *f, size_t u, size_t r, DLTensor *in,
                               DLTensor *out, train_error_t *err);
     /* wait - what comes now is after the work; nothing where there is none. */
     train_status_t (*wait) (struct fsdp *f, struct fsdp_work *w,
                             train_error_t *err);
-    /* release - what came up to now has used the slot. */
-    train_status_t (*release) (struct fsdp *f, size_t slot, train_error_t *err);
     /* scatter - the whole gradients of flat unit [r] are there: begin to add this
    * rank's block of their sum to the shard, by way of [wire] if that is not NULL.
    * joined - as wait; [whole] and [wire] are as in scatter. */
@@ -164,12 +162,12 @@ struct fsdp {
     bool late;   /* halves without [low]: rounded as they are gathered */
     bool brings; /* offload_weights: [low], or without it [far], is what gathers
                     are from */
-    char *slots; /* room for whole weights */
-    bool *slot_taken;
-    size_t n_slots;
-    bool one_each;             /* a slot is one flat unit's, not some stays' */
-    char *rooms, *wires;       /* room for whole gradients, and as the wire's */
-    size_t *slot_at, *room_at; /* (n_stays) elements from their beginnings */
+    bool one_each;       /* weights of a bundle have a place of their own */
+    char *rooms, *wires; /* what is whole for a while: weights and gradients;
+                            these as they are on the wire */
+    /* (n_stays) bytes of [rooms]: of weights forth and back, of gradients; and
+     * elements of [wires]. */
+    size_t *forth_at, *back_at, *grads_at, *wire_at;
     struct fsdp_grads room[FSDP_N_GRADS];
     size_t next_room;
     char *kept; /* no_sync: whole gradients of all flat units */
@@ -249,8 +247,13 @@ train_status_t fsdp_alloc (const struct fsdp *f, void *ret, size_t bytes,
 
 /* fsdp_block - this rank's part of flat unit [r] in the model's type. */
 char *fsdp_block (const struct fsdp *f, size_t r);
-/* fsdp_gather - begin to gather a stay's bundle, if it is not here and its
- * slot is free; [must]: TRAIN_ESTATE where it is not. */
+/* fsdp_meets - would a stay's bundle lie across one that is here?
+ * fsdp_meets_room - would [bytes] at [at] lie across gradients that [g] has?
+ * fsdp_gather - begin to gather a stay's bundle, if it is not here and its
+ * place is free; [must]: TRAIN_ESTATE where it is not. */
+bool fsdp_meets (const struct fsdp *f, size_t stay);
+bool fsdp_meets_room (const struct fsdp *f, const struct fsdp_grads *g,
+                      const char *at, size_t bytes);
 train_status_t fsdp_gather (struct fsdp *f, size_t stay, bool must,
                             train_error_t *err);
 train_status_t fsdp_gather_wait (struct fsdp *f, size_t u, train_error_t *err);
@@ -280,9 +283,6 @@ void fsdp_cast (const struct fsdp *f, void *dst, train_dtype_t to,
 bool fsdp_in_place (const struct fsdp *f, size_t r);
 train_status_t fsdp_fill_block (const struct fsdp *f, size_t r, void *to,
                                 void *stream, train_error_t *err);
-/* fsdp_fresh - the masters' rounded copy has changed in the order of the
- * passes: what is gathered from now on is that. */
-train_status_t fsdp_fresh (struct fsdp *f, train_error_t *err);
 /* fsdp_far - what of the weights is offloaded, as adamw_create_at has it. */
 unsigned fsdp_far (const struct fsdp *f);
 /* fsdp_step_open - of a GPU: the calls of a step begin. */

@@ -2,119 +2,135 @@
  * fsdp_rooms.c - room for what is whole for a while: gathered weights,
  * gradients before they are reduced
  *
- * Stays come in one order and go in the other, so a place that fits a stay's
- * neighbours fits both passes. Two stays in one flat unit may have two places:
- * it is let go between them. */
+ * Both are in one memory, where each stay's have places of their own: two stays in
+ * one flat unit may have two, for it is let go between them. */
 #include <stdlib.h>
 
 #include "err.h"
 #include "fsdp_fit.h"
 #include "fsdp_impl.h"
 
-/* Places of the stays, their elements to [ret_at]; returns the total. [grads]:
- * of their gradients, else of their weights. */
-static size_t fit (const struct fsdp *f, bool grads, size_t ahead, size_t *size,
-                   size_t *ret_at)
+/* Bytes of the stays' weights and gradients; with no_sync gradients are not of
+ * one stay. */
+static void size_stays (const struct fsdp *f, size_t *weights, size_t *grads)
 {
     for (size_t i = 0; i < f->n_stays; i++) {
-        const struct fsdp_unit *u = &f->units[f->stays[i].unit];
+        size_t u = f->stays[i].unit;
 
-        size[i] = grads ? u->room : u->whole;
+        weights[i] = f->units[u].whole * f->wsize;
+        grads[i] = f->opts.no_sync ? 0 : fsdp_whole_bytes (f, u);
     }
-    return fsdp_fit (size, f->n_stays, ahead, ret_at);
 }
 
-/* Each flat unit has its own place. */
-static size_t fit_each (const struct fsdp *f, size_t *size, size_t *ret_at)
+/* Weights of each bundle have their own place; behind them are gradients. */
+static size_t fit_each (struct fsdp *f, size_t *size, const size_t *grads)
 {
     size_t n = f->n_units, total;
 
     for (size_t u = 0; u < n; u++)
-        size[u] = f->units[u].whole;
+        size[u] = f->units[u].whole * f->wsize;
     total = fsdp_fit (size, n, n, size);
     for (size_t i = 0; i < f->n_stays; i++)
-        ret_at[i] = size[f->stays[i].unit];
-    return total;
+        f->forth_at[i] = f->back_at[i] = size[f->stays[i].unit];
+    n = fsdp_fit (grads, f->n_stays, 1, f->grads_at);
+    for (size_t i = 0; i < f->n_stays; i++)
+        f->grads_at[i] += total;
+    return total + n;
 }
 
-static train_status_t make_slots (struct fsdp *f, size_t *size,
-                                  train_error_t *err)
+static size_t fit_pass (struct fsdp *f, const size_t *weights,
+                        const size_t *grads)
 {
-    size_t ahead = (size_t)f->opts.prefetch, total;
+    const struct fsdp_pass pass = {.weights = weights,
+                                   .grads = grads,
+                                   .n = f->n_stays,
+                                   .ahead = (size_t)f->opts.prefetch,
+                                   .bare = f->bare,
+                                   .behind = f->gpu};
 
-    f->one_each =
-        f->opts.strategy != TRAIN_FULL_SHARD || ahead + 1 >= f->n_units;
-    f->n_slots = f->one_each ? f->n_units : ahead + 1;
-    f->slot_taken = calloc (f->n_slots, sizeof (*f->slot_taken));
-    if (!f->slot_taken)
-        return err_set (err, TRAIN_ENOMEM, "no memory for %zu slots",
-                        f->n_slots);
-    total = f->one_each ? fit_each (f, size, f->slot_at)
-                        : fit (f, false, ahead, size, f->slot_at);
-    return fsdp_alloc (f, &f->slots, total * f->wsize, "gathered units", err);
+    return fsdp_fit_pass (&pass, f->forth_at, f->back_at, f->grads_at);
 }
 
-/* Two stays' gradients, and the same as they are on the wire. */
-static train_status_t make_pair (struct fsdp *f, size_t *size,
-                                 train_error_t *err)
+static train_status_t make_rooms (struct fsdp *f, size_t *weights,
+                                  size_t *grads, train_error_t *err)
 {
-    size_t total = fit (f, true, 1, size, f->room_at);
+    size_t total;
 
-    TRY (fsdp_alloc (f, &f->rooms, total * f->esize, "units' gradients", err));
-    if (f->opts.reduce == f->dtype)
-        return TRAIN_OK;
-    return fsdp_alloc (f, &f->wires, total * train_dtype_size (f->opts.reduce),
-                       "gradients on the wire", err);
+    f->one_each = f->opts.strategy != TRAIN_FULL_SHARD
+                  || (size_t)f->opts.prefetch + 1 >= f->n_units;
+    size_stays (f, weights, grads);
+    total = f->one_each ? fit_each (f, weights, grads)
+                        : fit_pass (f, weights, grads);
+    if (total == 0)
+        return err_set (err, TRAIN_ENOMEM, "no memory for places of %zu stays",
+                        f->n_stays);
+    return fsdp_alloc (f, &f->rooms, total, "whole units", err);
 }
 
-/* no_sync: all are whole until the last pass; two are on the wire. */
+/* no_sync: all are whole until the last pass. */
 static train_status_t make_kept (struct fsdp *f, train_error_t *err)
 {
-    size_t most = 0;
-
-    for (size_t u = 0; u < f->n_units; u++) {
-        most = f->units[u].room > most ? f->units[u].room : most;
+    for (size_t u = 0; u < f->n_units; u++)
         f->kept_bytes += fsdp_whole_bytes (f, u);
+    return fsdp_alloc (f, &f->kept, f->kept_bytes, "gradients of all passes",
+                       err);
+}
+
+/* Two stays' gradients as they are on the wire; of kept ones any two. */
+static train_status_t make_wires (struct fsdp *f, size_t *size,
+                                  train_error_t *err)
+{
+    size_t bytes = train_dtype_size (f->opts.reduce), most = 0, total;
+
+    for (size_t i = 0; i < f->n_stays; i++) {
+        size[i] = f->units[f->stays[i].unit].room;
+        most = size[i] > most ? size[i] : most;
     }
-    TRY (fsdp_alloc (f, &f->kept, f->kept_bytes, "gradients of all passes",
-                     err));
-    if (f->opts.reduce == f->dtype)
-        return TRAIN_OK;
-    most *= train_dtype_size (f->opts.reduce);
-    TRY (fsdp_alloc (f, &f->wires, FSDP_N_GRADS * most, "gradients on the wire",
-                     err));
-    for (size_t i = 0; i < FSDP_N_GRADS; i++)
-        f->room[i].wire = f->wires + i * most;
+    total = f->opts.no_sync ? FSDP_N_GRADS * most
+                            : fsdp_fit (size, f->n_stays, 1, f->wire_at);
+    TRY (
+        fsdp_alloc (f, &f->wires, total * bytes, "gradients on the wire", err));
+    for (size_t i = 0; f->opts.no_sync && i < FSDP_N_GRADS; i++)
+        f->room[i].wire = f->wires + i * most * bytes;
     return TRAIN_OK;
+}
+
+/* [size]: twice [n]. */
+static train_status_t make_all (struct fsdp *f, size_t *size, size_t n,
+                                train_error_t *err)
+{
+    TRY (make_rooms (f, size, size + n, err));
+    if (f->opts.no_sync)
+        TRY (make_kept (f, err));
+    return f->opts.reduce == f->dtype ? TRAIN_OK : make_wires (f, size, err);
 }
 
 train_status_t fsdp_rooms_make (struct fsdp *f, train_error_t *err)
 {
     size_t n = f->n_stays > f->n_units ? f->n_stays : f->n_units;
-    size_t *size = calloc (n, sizeof (*size));
+    size_t *size = calloc (2 * n, sizeof (*size));
     train_status_t status;
 
-    f->slot_at = calloc (f->n_stays, sizeof (*f->slot_at));
-    f->room_at = calloc (f->n_stays, sizeof (*f->room_at));
-    if (!size || !f->slot_at || !f->room_at) {
+    f->forth_at = calloc (n, sizeof (*f->forth_at));
+    f->back_at = calloc (n, sizeof (*f->back_at));
+    f->grads_at = calloc (n, sizeof (*f->grads_at));
+    f->wire_at = calloc (n, sizeof (*f->wire_at));
+    if (!size || !f->forth_at || !f->back_at || !f->grads_at || !f->wire_at) {
         free (size);
         return err_set (err, TRAIN_ENOMEM, "no memory for %zu stays", n);
     }
-    status = make_slots (f, size, err);
-    if (status == TRAIN_OK)
-        status =
-            f->opts.no_sync ? make_kept (f, err) : make_pair (f, size, err);
+    status = make_all (f, size, n, err);
     free (size);
     return status;
 }
 
 void fsdp_rooms_free (struct fsdp *f)
 {
-    f->ops->free (f->slots);
     f->ops->free (f->rooms);
     f->ops->free (f->wires);
     f->ops->free (f->kept);
-    free (f->slot_taken);
-    free (f->slot_at);
-    free (f->room_at);
+    free (f->forth_at);
+    free (f->back_at);
+    free (f->grads_at);
+    free (f->wire_at);
 }

@@ -151,44 +151,81 @@ static size_t with_moments (const train_decoder_t *m,
     return sum > held / 2 || o->offload ? held : sum;
 }
 
-/* What is whole for a while where the model is sharded (fsdp_rooms.c); [w] and [g]
- * have room for a stay beside the bundles. */
-static void count_whole (const train_decoder_t *m,
-                         const train_trainer_options_t *o,
-                         const train_shard_plan_t *plan, size_t *w, size_t *g,
-                         size_t *weights, size_t *grads, size_t *wire)
+/* Is the embedding, whose backward reads no weights, alone in its bundle? */
+static bool is_bare (const train_shard_plan_t *plan)
 {
-    size_t n = bundles (m, plan, w, g), ahead = (size_t)o->prefetch;
-    size_t stays = n + (m->config.tie && n > 1), most = 0, kept = 0;
+    for (size_t i = 0; i < train_shard_n_units (plan); i++) {
+        const train_shard_unit_t *u = train_shard_unit (plan, i);
 
+        if (u->bundle == 0 && u->last > 0)
+            return false;
+    }
+    return true;
+}
+
+/* Bytes of weights and gradients that are whole for a while where the model is
+ * sharded (fsdp_rooms.c); [w] and [g]: those of [n] bundles, and room for a stay
+ * beside them. */
+static size_t count_rooms (const train_decoder_t *m,
+                           const train_trainer_options_t *o,
+                           const train_shard_plan_t *plan, bool gpu, size_t n,
+                           size_t *w, size_t *g)
+{
+    struct fsdp_pass pass = {.weights = w,
+                             .grads = g,
+                             .n = n + (m->config.tie && n > 1),
+                             .ahead = (size_t)o->prefetch,
+                             .bare = is_bare (plan),
+                             .behind = gpu};
+
+    for (size_t u = 0; u < n; u++) {
+        w[u] *= m->kern->elem_size;
+        g[u] *= o->no_sync ? 0 : m->kern->real_size;
+    }
     w[n] = w[0]; /* a tied head visits the embedding's again */
     g[n] = g[0];
+    if (o->strategy == TRAIN_FULL_SHARD && pass.ahead + 1 < n)
+        return fsdp_fit_pass (&pass, NULL, NULL, NULL);
+    return fsdp_fit (w, n, n, NULL) + fsdp_fit (g, pass.n, 1, NULL);
+}
+
+/* Gradients that are kept whole, and on the wire, in elements. */
+static void count_grads (const train_decoder_t *m,
+                         const train_trainer_options_t *o, size_t n, size_t *g,
+                         size_t *kept, size_t *wire)
+{
+    size_t most = 0;
+
+    *kept = 0;
     for (size_t u = 0; u < n; u++) {
         most = g[u] > most ? g[u] : most;
-        kept += g[u];
+        *kept += g[u];
     }
-    *weights = o->strategy == TRAIN_FULL_SHARD && ahead + 1 < n
-                   ? fsdp_fit (w, stays, ahead, NULL)
-                   : fsdp_fit (w, n, n, NULL);
-    *grads = o->no_sync ? kept : fsdp_fit (g, stays, 1, NULL);
-    *wire = !o->reduce_bf16 ? 0 : o->no_sync ? 2 * most : *grads;
+    g[n] = g[0];
+    *kept = o->no_sync ? *kept : 0;
+    *wire = !o->reduce_bf16 ? 0
+            : o->no_sync    ? 2 * most
+                         : fsdp_fit (g, n + (m->config.tie && n > 1), 1, NULL);
 }
 
 static train_status_t add_whole (struct table *t, const train_decoder_t *m,
                                  const train_trainer_options_t *o,
-                                 const train_shard_plan_t *plan,
+                                 const train_shard_plan_t *plan, bool gpu,
                                  const char *wide, train_error_t *err)
 {
-    size_t weights, grads, wire, units = decoder_n_units (m);
+    size_t rooms, kept, wire, n, units = decoder_n_units (m);
     size_t *size = calloc (2 * (units + 1), sizeof (*size));
 
     if (!size)
         return err_set (err, TRAIN_ENOMEM, "no memory for %zu units", units);
-    count_whole (m, o, plan, size, size + units + 1, &weights, &grads, &wire);
+    n = bundles (m, plan, size, size + units + 1);
+    count_grads (m, o, n, size + units + 1, &kept, &wire);
+    rooms = count_rooms (m, o, plan, gpu, n, size, size + units + 1);
     free (size);
-    add (t, "weights, whole units", train_dtype_name (m->config.dtype),
-         weights * m->kern->elem_size, false);
-    add (t, "gradients, whole units", wide, grads * m->kern->real_size, false);
+    if (rooms == 0)
+        return err_set (err, TRAIN_ENOMEM, "no memory for %zu units", units);
+    add (t, "whole units", "-", rooms, false);
+    add (t, "gradients of whole units", wide, kept * m->kern->real_size, false);
     add (t, "gradients on their way", "BF16", 2 * wire, false);
     return TRAIN_OK;
 }
@@ -206,11 +243,11 @@ static unsigned pieces_of (const train_decoder_t *m,
 
 /* Weights and all that has their shape.
  *   plan    NULL: nothing is sharded
- *   alone   of one GPU (trainer_gpu.c) */
+ *   gpu     in its memory; [alone]: one, and no group (trainer_gpu.c) */
 static train_status_t add_model (struct table *t, const train_decoder_t *m,
                                  const train_trainer_options_t *o,
-                                 const train_shard_plan_t *plan, bool alone,
-                                 train_error_t *err)
+                                 const train_shard_plan_t *plan, bool gpu,
+                                 bool alone, train_error_t *err)
 {
     size_t real = m->kern->real_size, elem = m->kern->elem_size;
     size_t held = m->numel, masters = held, late = 0, over, most;
@@ -222,7 +259,7 @@ static train_status_t add_model (struct table *t, const train_decoder_t *m,
         held = train_shard_size (plan);
         masters = grads = train_shard_moving (plan);
         late = o->round_late && elem < real ? masters : 0;
-        TRY (add_whole (t, m, o, plan, wide, err));
+        TRY (add_whole (t, m, o, plan, gpu, wide, err));
     } else if (alone || m->grad_at) {
         masters = with_moments (m, o, held, held);
     }
@@ -481,7 +518,7 @@ train_status_t mem_table (const train_decoder_config_t *model, bool sm_90a,
     if (status == TRAIN_OK)
         status = acts_of (m, &l, mem_pass (o, world), &acts, err);
     if (status == TRAIN_OK)
-        status = add_model (&t, m, o, plan, is_alone (&l), err);
+        status = add_model (&t, m, o, plan, l.gpu, is_alone (&l), err);
     if (status == TRAIN_OK) {
         add_acts (&t, m, &acts);
         *ret_n = t.n;

@@ -152,19 +152,38 @@ static void test_halves (void **state)
     }
 }
 
-/* Gradients that travel as bf16: each rank's part is rounded, 2^-9. */
+/* Gradients that travel as bf16: each rank's part is rounded, 2^-9. The ends are as
+ * blocks, or larger: then places of the wire cross from one pass to the next. */
 static void test_short_wire (void **state)
 {
     (void)state;
-    prepare (TRAIN_F32, true, 1, 1e-4);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 8; i++) {
+        run.wide = i / 4;
+        prepare (TRAIN_F32, !run.wide, 1, 1e-4);
         run.opts = opts_of (i % 2 ? TRAIN_FULL_SHARD : TRAIN_SHARD_GRAD_OP, 0,
-                            1, i / 2);
+                            1, i / 2 % 2);
         run.opts.reduce = TRAIN_BF16;
-        run.micro = 2;
+        run.micro = run.wide ? 1 : 2;
         run.uneven = false;
-        run_on (worlds[i]);
+        run_on (worlds[i % 4]);
     }
+    run.wide = false;
+}
+
+/* Ends that are larger than what is between them: weights and gradients are in one
+ * memory, where those of a pass cross those of the one before. */
+static void test_wide_ends (void **state)
+{
+    (void)state;
+    run.wide = true;
+    for (int i = 0; i < 8; i++) {
+        prepare (TRAIN_F64, i % 2, 2, 1e-12);
+        run.opts = opts_of (TRAIN_FULL_SHARD, 0, i / 2 % 3, false);
+        run.micro = i / 4;
+        run.uneven = false;
+        run_on (worlds[i % 4]);
+    }
+    run.wide = false;
 }
 
 int main (void)
@@ -175,6 +194,7 @@ int main (void)
         cmocka_unit_test (test_float),
         cmocka_unit_test (test_halves),
         cmocka_unit_test (test_short_wire),
+        cmocka_unit_test (test_wide_ends),
     };
 
     return cmocka_run_group_tests (tests, NULL, NULL);
