@@ -23,11 +23,85 @@ struct rule {
     const char *section, *key, *why;
 };
 
+/* The first rule that is broken. */
+static int check_rules (const struct settings *c, const struct rule *rule,
+                        size_t n, struct rv_error *err)
+{
+    char where[512];
+
+    for (size_t i = 0; i < n; i++)
+        if (rule[i].broken)
+            return error_set (err, RV_EINVAL, "%s: %s",
+                              settings_where (c, rule[i].section, rule[i].key,
+                                              where, sizeof (where)),
+                              rule[i].why);
+    return RV_OK;
+}
+
+#define CHECK_RULES(c, rule, err)                                              \
+    check_rules (c, rule, sizeof (rule) / sizeof (*(rule)), err)
+
+static bool given (const struct settings *c, const char *key)
+{
+    return settings_given (c, "grpo", key);
+}
+
+static const char of_clip[] = "is of loss_type = grpo, bnpo, dr_grpo, dapo and "
+                              "gspo alone; remove it";
+static const char of_clip_low[] =
+    "is of losses that clip the ratio on both sides, which cispo and sapo do "
+    "not; cispo has cispo_cap";
+static const char of_sapo[] = "is of loss_type = sapo alone; remove it";
+static const char of_beta[] = "is of beta above 0 alone; remove it";
+static const char of_correction[] =
+    "is of a correction, and that is off; set it, or remove this";
+
+/* What would change nothing of the run is not taken in silence. */
+static int check_idle (const struct settings *c, struct rv_error *err)
+{
+    const struct settings_grpo *g = &c->grpo;
+    bool cap = g->loss == TRAIN_GRPO_CISPO, soft = g->loss == TRAIN_GRPO_SAPO;
+    bool clips = !cap && !soft && g->loss != TRAIN_GRPO_CISPO_CLIP;
+    bool gdpo = g->combine == TRAIN_GRPO_NORMALIZE_THEN_SUM;
+    const struct rule rule[] = {
+        {(cap || soft) && given (c, "epsilon"), "grpo", "epsilon", of_clip_low},
+        {(cap || soft) && given (c, "epsilon_high"), "grpo", "epsilon_high",
+         of_clip_low},
+        {!clips && g->delta > 0, "grpo", "delta", of_clip},
+        {!clips && g->dual > 0, "grpo", "dual_clip", of_clip},
+        {!cap && given (c, "cispo_cap"), "grpo", "cispo_cap",
+         "is of loss_type = cispo alone; remove it"},
+        {!soft && given (c, "sapo_temperature_pos"), "grpo",
+         "sapo_temperature_pos", of_sapo},
+        {!soft && given (c, "sapo_temperature_neg"), "grpo",
+         "sapo_temperature_neg", of_sapo},
+        {g->loss == TRAIN_GRPO_GSPO && given (c, "importance_sampling_level")
+             && g->level == 0,
+         "grpo", "importance_sampling_level",
+         "gspo takes one ratio a completion; loss_type = grpo takes one a "
+         "token"},
+        {g->beta == 0 && given (c, "kl"), "grpo", "kl", of_beta},
+        {g->beta == 0 && g->kl_gradient, "grpo", "kl_gradient", of_beta},
+        {g->correct == 0 && given (c, "correction_min"), "grpo",
+         "correction_min", of_correction},
+        {g->correct == 0 && given (c, "correction_max"), "grpo",
+         "correction_max", of_correction},
+        {g->old == 1 && g->correct > 0, "grpo", "correction",
+         "old_logps = sampler leaves nothing to correct; use old_logps = "
+         "again"},
+        {gdpo && given (c, "scale_rewards"), "grpo", "scale_rewards",
+         "normalize_then_sum scales by group, then by batch; remove it"},
+        {gdpo && g->base == TRAIN_GRPO_BASE_OTHERS, "grpo", "baseline",
+         "normalize_then_sum takes the mean; remove it"},
+    };
+
+    return CHECK_RULES (c, rule, err);
+}
+
 /* Of a run whose task is grpo. */
 static int check_task (const struct settings *c, struct rv_error *err)
 {
     const struct settings_grpo *g = &c->grpo;
-    double low = g->low > 0 ? g->low : 0.2; /* as train/grpo.h */
     const struct rule rule[] = {
         {c->rewards.n == 0, "run", "task",
          "grpo needs a reward: [reward NAME] with its kind"},
@@ -38,9 +112,10 @@ static int check_task (const struct settings *c, struct rv_error *err)
          "is of tasks pretrain and sft alone: grpo cuts no prompt, and [grpo] "
          "max_completion_length bounds what is written; remove it"},
         {g->temperature <= 0, "grpo", "temperature", "is not above 0"},
-        {g->low >= 1, "grpo", "epsilon", "is not below 1"},
-        {g->delta > 0 && g->delta <= 1 + (g->high > 0 ? g->high : low), "grpo",
-         "delta", "is not above 1 + epsilon_high; 0 is none"},
+        {g->low <= 0 || g->low >= 1, "grpo", "epsilon",
+         "is not above 0 and below 1"},
+        {g->delta > 0 && g->delta <= 1 + (g->high > 0 ? g->high : g->low),
+         "grpo", "delta", "is not above 1 + epsilon_high; 0 is none"},
         {g->dual > 0 && g->dual <= 1, "grpo", "dual_clip",
          "is not above 1; 0 is none"},
         {g->least > (g->most > 0 ? g->most : 3), "grpo", "correction_min",
@@ -67,20 +142,18 @@ static int check_task (const struct settings *c, struct rv_error *err)
         {c->eval.every > 0 && !c->eval.files, "eval", "files",
          "is not set; name prompts that are not trained on"},
     };
-    char where[512];
 
-    for (size_t i = 0; i < sizeof (rule) / sizeof (*rule); i++)
-        if (rule[i].broken)
-            return error_set (err, RV_EINVAL, "%s: %s",
-                              settings_where (c, rule[i].section, rule[i].key,
-                                              where, sizeof (where)),
-                              rule[i].why);
-    return RV_OK;
+    return CHECK_RULES (c, rule, err);
 }
 
 int settings_grpo_check (const struct settings *c, struct rv_error *err)
 {
-    return c->task == TASK_GRPO ? check_task (c, err) : RV_OK;
+    int rc;
+
+    if (c->task != TASK_GRPO)
+        return RV_OK;
+    rc = check_task (c, err);
+    return rc == RV_OK ? check_idle (c, err) : rc;
 }
 
 enum settings_reference settings_grpo_reference (const struct settings *c,

@@ -278,7 +278,32 @@ ok "a length of samples" refused 'data.seq=64: is of tasks pretrain and sft alon
 ok "dropout" refused 'model.dropout=0.1: grpo trains what it wrote' model.dropout=0.1
 ok "delta" refused 'grpo.delta=1.3: is not above 1 [+] epsilon_high' grpo.delta=1.3 grpo.epsilon_high=0.3
 ok "dual_clip" refused 'grpo.dual_clip=1: is not above 1' grpo.dual_clip=1
-ok "correction_min" refused 'grpo.correction_min=4: is above correction_max' grpo.correction_min=4
+ok "correction_min" refused 'grpo.correction_min=4: is above correction_max' grpo.correction_min=4 grpo.correction=token_mask
+ok "a clip of nothing" refused 'grpo.epsilon=0: is not above 0' grpo.epsilon=0
+# What would change nothing is not taken in silence: settings, the one refused first.
+while read -r -a idle; do
+    ok "refused as idle: ${idle[*]}" refused "^rv-train: .*settings: grpo.${idle[0]}: .*\(remove\|use\|set\|has\|takes\)" \
+        "${idle[@]/#/grpo.}"
+done <<'EOF'
+epsilon_high=2 loss_type=cispo
+epsilon=0.1 loss_type=sapo
+delta=2 loss_type=sapo
+dual_clip=3 loss_type=cispo_clip
+cispo_cap=2
+cispo_cap=2 loss_type=cispo_clip
+sapo_temperature_pos=2
+sapo_temperature_neg=2 loss_type=cispo
+importance_sampling_level=token loss_type=gspo
+kl=k1 beta=0
+kl_gradient=on beta=0
+correction_min=0.5
+correction_max=2
+correction=token_mask old_logps=sampler
+scale_rewards=none multi_objective_aggregation=normalize_then_sum
+baseline=others multi_objective_aggregation=normalize_then_sum
+EOF
+ok "what is not idle is taken" run "${f[@]}" run.steps=1 checkpoint.dir= grpo.loss_type=cispo grpo.cispo_cap=2 \
+    grpo.correction=token_mask grpo.correction_max=2 grpo.importance_sampling_level=token grpo.kl=k2
 ok "an end that the vocabulary lacks" refused 'is below 257' model.vocab=256
 sed -e '/^\[optim\]/,/^schedule/d' -e '/^\[eval\]/,$d' -e 's/^steps = .*/steps = 1/' "$tmp/grpo.ini" >"$tmp/unset.ini"
 ok "a learning rate that nobody set" run "$tmp/unset.ini" model.dir="$tmp/sft-1"
