@@ -106,6 +106,7 @@ static train_status_t open_program (train_reward_t *r,
                                     const train_reward_options_t *o,
                                     train_error_t *err)
 {
+    train_status_t status;
     struct pool *p;
 
     TRY (check (r, o, err));
@@ -125,7 +126,8 @@ static train_status_t open_program (train_reward_t *r,
     }
     for (int i = 0; i < p->n; i++)
         p->slot[i] = (struct slot){.proc = {0, -1, -1}, .sample = -1};
-    TRY (pool_start (p, err));
+    if ((status = pool_start (p, err)) != TRAIN_OK)
+        return err_prefix (err, status, "%s", r->name);
     r->report.started = p->n;
     return TRAIN_OK;
 }

@@ -48,9 +48,10 @@ static train_status_t read_reward (const json_t *reply, float *ret,
     }
     if (!json_is_number (reward))
         return err_set (err, TRAIN_EFORMAT,
-                        "its reply has no 'reward' that is a number or null");
+                        "replied without a 'reward' that is a number or null");
     if (!(fabs (x) <= FLT_MAX))
-        return err_set (err, TRAIN_EFORMAT, "its reward %g is no fp32", x);
+        return err_set (err, TRAIN_EFORMAT,
+                        "replied with a reward of %g, which is no fp32", x);
     *ret = (float)x;
     return TRAIN_OK;
 }
@@ -64,14 +65,15 @@ train_status_t wire_reply (const char *line, size_t n, int64_t id, float *ret,
     train_status_t status;
 
     if (!reply)
-        return err_set (err, TRAIN_EFORMAT, "its reply '%.60s' is no JSON: %s",
+        return err_set (err, TRAIN_EFORMAT,
+                        "replied '%.60s', which is no JSON: %s",
                         n > 0 ? line : "", e.text);
     if (!json_is_integer (got))
         status = err_set (err, TRAIN_EFORMAT,
-                          "its reply has no 'id' that is a whole number");
+                          "replied without an 'id' that is a whole number");
     else if (json_integer_value (got) != id)
         status = err_set (err, TRAIN_EFORMAT,
-                          "its reply has id %lld, and %lld was asked",
+                          "replied to id %lld, and %lld was asked",
                           (long long)json_integer_value (got), (long long)id);
     else
         status = read_reward (reply, ret, err);

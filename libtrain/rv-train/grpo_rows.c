@@ -2,6 +2,7 @@
  * grpo_rows.c - open prompts and rewards, and have completions scored */
 #include "grpo_rows.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,13 +27,13 @@ static train_status_t open_rewards (struct grpo_judge *j,
         return err_set (err, TRAIN_ENOMEM, "no memory for rewards");
     for (; j->n < all->n; j->n++) {
         train_reward_options_t o = settings_reward_options (&all->list[j->n]);
-        train_status_t status;
+        char name[80];
 
+        snprintf (name, sizeof (name), "[reward %.64s]", o.name);
+        o.name = name;
         o.ends = ends;
         o.ends_arg = arg;
-        status = train_reward_open (&o, &j->reward[j->n], err);
-        if (status != TRAIN_OK)
-            return err_prefix (err, status, "[reward %s]", o.name);
+        TRY (train_reward_open (&o, &j->reward[j->n], err));
         j->weight[j->n] = all->list[j->n].weight;
     }
     return TRAIN_OK;

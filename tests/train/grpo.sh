@@ -205,7 +205,7 @@ ok "both are counted" lines 3 '"none":4,.*"reward_crashes":4,' "$tmp/i"
 sed -i -e "s|^program = .*|program = false|" -e '$a max_faults = 5' "$tmp/fragile.ini"
 run "${p[@]}"
 ok "one that always ends is an error" test $? != 0
-ok "of its name" lines 1 'fragile: 5 faults in a row; the last: false exited with status 1' "$tmp/out"
+ok "of its name" lines 1 'ini: \[reward fragile\]: 5 faults in a row \(max_faults\); the last: false exited with status 1$' "$tmp/out"
 sed -i -e "s|^max_faults = .*|max_faults = 1000|" "$tmp/fragile.ini"
 ok "unless none is too many" run "${p[@]}" log.file="$tmp/n"
 ok "no reward is null" lines 3 '"reward":null,"reward_std":null,' "$tmp/n"

@@ -173,10 +173,10 @@ static void test_faults (void **state)
         {"exit", "exited with status 3", 0, 1, 0},
         {"kill", "was killed by signal 9", 0, 1, 0},
         {"sleep", "did not reply within", 1, 0, 0},
-        {"garbage", "is no JSON", 0, 0, 1},
+        {"garbage", "which is no JSON", 0, 0, 1},
         {"wrong id", "was asked", 0, 0, 1},
-        {"no reward", "no 'reward'", 0, 0, 1},
-        {"text", "no 'reward'", 0, 0, 1},
+        {"no reward", "replied without a 'reward'", 0, 0, 1},
+        {"text", "replied without a 'reward'", 0, 0, 1},
         {"infinite", "no fp32", 0, 0, 1},
         {"huge", "past 1 MiB", 0, 0, 1},
         {"cut", "exited with status 0", 0, 1, 0},
@@ -398,8 +398,9 @@ static void test_bound (void **state)
         s[i].completion = "x";
     assert_int_equal (train_reward_score (r, s, 40, ret, &err), TRAIN_EPEER);
     /* both may end before it is looked at */
-    assert_true (strstr (err.text, "judge: 12 faults in a row")
-                 || strstr (err.text, "judge: 13 faults in a row"));
+    assert_true (
+        strstr (err.text, "judge: 12 faults in a row (max_faults)")
+        || strstr (err.text, "judge: 13 faults in a row (max_faults)"));
     assert_non_null (strstr (err.text, "exited with status 7"));
     assert_true (ret[0] == 3 && now () - begin < 20);
     assert_true (report (r).started <= 16);
