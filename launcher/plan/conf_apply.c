@@ -44,13 +44,35 @@ static void show (const char *pattern, char *buf, size_t size)
         snprintf (buf, size, "[%s]", pattern);
 }
 
+/* "reward.form" where [reward NAME] is known: the place of the dot; else 0. */
+static size_t dot_for_blank (const struct conf_spec *spec, const char *name)
+{
+    size_t word = strcspn (name, ".");
+
+    for (size_t i = 0; i < spec->n && word > 0 && name[word]; i++) {
+        const char *pattern = spec->keys[i].section;
+
+        if (strncmp (pattern, name, word) == 0
+            && strcmp (pattern + word, " *") == 0)
+            return word;
+    }
+    return 0;
+}
+
 static int unknown_section (const struct conf_spec *spec, const char *name,
                             struct rv_error *err)
 {
-    const char **names = calloc (spec->n + 1, sizeof (*names));
+    size_t dot = dot_for_blank (spec, name);
+    const char **names;
     const char *near = NULL;
     char known[80];
 
+    if (dot > 0)
+        return error_set (err, RV_EINVAL,
+                          "unknown section [%s]; a name stands behind a blank: "
+                          "[%.*s %s]",
+                          name, (int)dot, name, name + dot + 1);
+    names = calloc (spec->n + 1, sizeof (*names));
     for (size_t i = 0; names && i < spec->n; i++)
         names[i] = spec->keys[i].section;
     near = name_nearest (name, names, spec->n);

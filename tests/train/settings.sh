@@ -60,6 +60,7 @@ ok "a missing file" refused 3 "$tmp/none.ini: No such file" "$tmp/none.ini"
 ok "a folder" refused 3 "$tmp: " "$tmp"
 ok "an override without =" refused 2 "section.key=value" "$s" run.steps
 ok "an override of an unknown key" refused 2 "run.stepz=3: .*'steps'" "$s" run.stepz=3
+ok "one of a name behind a dot" refused 2 'settings: reward.x.weight=2: unknown .*: \[reward x\]$' "$s" reward.x.weight=2
 ok "an override of an unknown section" refused 2 'runn.steps=3: .*\[run\]' "$s" runn.steps=3
 ok "an override with a bad value" refused 2 "run.steps=x: .*'x'" "$s" run.steps=x
 

@@ -199,6 +199,9 @@ static const char *const refused[][2] = {
     {"[gpu ]\n", "f.ini:1: unknown section [gpu ]; nearest is [gpu NAME]"},
     {"[model x]\n", "f.ini:1: unknown section [model x]; nearest is "
                     "[model]"},
+    {"[gpu.a100]\n",
+     "f.ini:1: unknown section [gpu.a100]; a name stands behind "
+     "a blank: [gpu a100]"},
     {"[]\n", "f.ini:1: unknown section []"},
     {"[zzzzzzzz]\n", "f.ini:1: unknown section [zzzzzzzz]"},
     {"[model\ndim = 1\n", "f.ini:1: expected [section] or key = value"},
