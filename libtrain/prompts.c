@@ -154,10 +154,16 @@ static train_status_t find_end (struct job *j, train_error_t *err)
     if (!end || (j->p->end >= 0 && !j->opts->end))
         return TRAIN_OK;
     j->p->end = train_tokenizer_id (t, end);
-    if (j->p->end < 0)
+    if (j->p->end >= 0)
+        return TRAIN_OK;
+    if (j->opts->end)
         return err_set (err, TRAIN_EINVAL,
                         "prompts: end '%s' is no token of the tokenizer", end);
-    return TRAIN_OK;
+    return err_set (err, TRAIN_EINVAL,
+                    "prompts: '%s', which ends a text of this template, is no "
+                    "token of the tokenizer; another template, or an end, "
+                    "works",
+                    end);
 }
 
 static void hash (train_prompts_t *p)

@@ -18,6 +18,7 @@
 #include <train/tokenizer.h>
 
 #include "cmd_options.h"
+#include "libtrain/chat.h"
 #include "libtrain/err.h"
 #include "model_dir.h"
 
@@ -32,6 +33,7 @@ struct text {
 
 struct job {
     const char *model, *tokenizer_name, *file;
+    const char *template, *system; /* NULL: plain; the template's own */
     train_dtype_t dtype;
     int device; /* -1 automatic, 0 host, 1 GPU */
     bool json, keep_on;
@@ -43,6 +45,7 @@ struct job {
     size_t n;
 
     train_tokenizer_t *tokenizer;
+    struct chat chat;
     struct text *texts; /* (n) */
     int positions;      /* that the model knows; 0: that is not known, or has
                               been said */
@@ -77,6 +80,8 @@ static const struct option options[] = {
     {"ignore-eos", no_argument, NULL, 'e'},
     {"at-once", required_argument, NULL, 'a'},
     {"tokenizer", required_argument, NULL, 'T'},
+    {"template", required_argument, NULL, 'C'},
+    {"system", required_argument, NULL, 'Y'},
     {"dtype", required_argument, NULL, 'd'},
     {"device", required_argument, NULL, 'D'},
     {"json", no_argument, NULL, 'j'},
@@ -110,6 +115,12 @@ static train_status_t take_word (struct job *j, int which, const char *arg,
         break;
     case 'T':
         j->tokenizer_name = arg;
+        break;
+    case 'C':
+        j->template = arg;
+        break;
+    case 'Y':
+        j->system = arg;
         break;
     case 'e':
         j->keep_on = true;
@@ -208,6 +219,11 @@ static train_status_t read_file (const char *name, char **ret, size_t *ret_size,
  * sft have it. */
 static void take_ends (struct job *j, const char *dir)
 {
+    const char *end = j->template ? chat_end (&j->chat) : NULL;
+    int32_t id = end ? train_tokenizer_id (j->tokenizer, end) : -1;
+
+    if (id >= 0 && j->o.n_stop < MOST)
+        j->stop_id[j->o.n_stop++] = id;
     j->o.n_stop +=
         model_eos (dir, j->stop_id + j->o.n_stop, MOST - j->o.n_stop);
     if (train_tokenizer_hash (j->tokenizer) == 0 && j->o.n_stop < MOST)
@@ -233,16 +249,63 @@ static train_status_t take_stops (struct job *j, train_error_t *err)
     return TRAIN_OK;
 }
 
-static train_status_t open_tokenizer (struct job *j, const char *dir,
+static train_status_t open_tokenizer (struct job *j, const char *dir, int vocab,
                                       train_error_t *err)
 {
     char path[4096];
+    bool there;
 
     snprintf (path, sizeof (path), "%s/tokenizer.json", dir);
+    there = access (path, F_OK) == 0;
+    if (!j->tokenizer_name && !there && !model_of_bytes (vocab))
+        return err_set (err, TRAIN_EINVAL,
+                        "%s has no tokenizer.json, and its vocabulary of %d is "
+                        "not that of bytes; --tokenizer names one, or bytes if "
+                        "they are meant",
+                        dir, vocab);
     if (!j->tokenizer_name)
-        j->tokenizer_name = access (path, F_OK) == 0 ? dir : "bytes";
+        j->tokenizer_name = there ? dir : "bytes";
     TRY (train_tokenizer_open (j->tokenizer_name, &j->tokenizer, err));
     return take_stops (j, err);
+}
+
+/* How the model sees a prompt: as it is, unless a template is asked for. */
+static train_status_t open_chat (struct job *j, const char *dir,
+                                 train_error_t *err)
+{
+    const char *end;
+
+    if (j->template)
+        TRY (chat_find (&j->chat, j->template, dir, err));
+    end = j->template ? chat_end (&j->chat) : NULL;
+    if (end && train_tokenizer_id (j->tokenizer, end) < 0)
+        return err_set (err, TRAIN_EINVAL,
+                        "--template %s ends texts with '%s', which is no token "
+                        "of the tokenizer",
+                        j->template, end);
+    if (j->system && j->chat.family == CHAT_PLAIN)
+        return err_set (err, TRAIN_EINVAL,
+                        "--system needs a --template that has such messages");
+    return TRAIN_OK;
+}
+
+/* A text as a user's message, if it is to be one. */
+static train_status_t as_message (const struct job *j, const char *text,
+                                  size_t size, char **ret, train_error_t *err)
+{
+    json_t *list;
+    train_status_t status;
+
+    *ret = NULL;
+    if (j->chat.family == CHAT_PLAIN)
+        return TRAIN_OK;
+    list = json_pack ("[{s:s, s:s%}]", "role", "user", "content", text, size);
+    if (!list)
+        return err_set (err, TRAIN_EINVAL,
+                        "a prompt is no UTF-8, which --template needs");
+    status = chat_render (&j->chat, list, j->system, ret, err);
+    json_decref (list);
+    return status;
 }
 
 /* Once, when a text is longer for the first time. */
@@ -259,10 +322,16 @@ static train_status_t add_prompt (struct job *j, struct text *t,
                                   train_error_t *err)
 {
     int32_t *ids = NULL;
-    char *back = NULL;
+    char *back = NULL, *message;
+    train_status_t status;
 
-    TRY (train_tokenizer_encode (j->tokenizer, &ids, &t->n, text, size, true,
-                                 NULL, err));
+    TRY (as_message (j, text, size, &message, err));
+    status = train_tokenizer_encode (
+        j->tokenizer, &ids, &t->n, message ? message : text,
+        message ? strlen (message) : size, !message, NULL, err);
+    free (message);
+    if (status != TRAIN_OK)
+        return status;
     t->ids = calloc (t->n + (size_t)j->o.max_new, sizeof (*t->ids));
     if (!t->ids || t->n > INT_MAX / 2) {
         free (ids);
@@ -402,7 +471,9 @@ static train_status_t run (struct job *j, train_error_t *err)
         generate_model (j->model, j->dtype, cuda, &m, &dir, err);
 
     if (status == TRAIN_OK)
-        status = open_tokenizer (j, dir, err);
+        status = open_tokenizer (j, dir, train_decoder_config (m)->vocab, err);
+    if (status == TRAIN_OK)
+        status = open_chat (j, dir, err);
     if (status == TRAIN_OK && !j->keep_on)
         take_ends (j, dir);
     if (status == TRAIN_OK) {
@@ -418,6 +489,7 @@ static train_status_t run (struct job *j, train_error_t *err)
         free (j->texts[i].ids);
     free (j->texts);
     train_tokenizer_close (j->tokenizer);
+    chat_fini (&j->chat);
     train_decoder_destroy (m);
     free (dir);
     return status;

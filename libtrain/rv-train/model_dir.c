@@ -16,6 +16,11 @@
 /* Bytes and an end, and what pads a table of them. */
 #define BYTES_MOST 512
 
+bool model_of_bytes (int vocab)
+{
+    return vocab <= BYTES_MOST;
+}
+
 static bool has (const char *dir, const char *name)
 {
     char path[4096];
@@ -117,7 +122,8 @@ train_status_t model_fits (const struct settings *set,
                                         sizeof (where)),
                         config->vocab, (long long)need);
     if (!text || !set->model_dir || !set->tokenizer_follows
-        || strcmp (set->tokenizer, "bytes") != 0 || config->vocab <= BYTES_MOST)
+        || strcmp (set->tokenizer, "bytes") != 0
+        || model_of_bytes (config->vocab))
         return TRAIN_OK;
     return err_set (
         err, TRAIN_EINVAL,

@@ -30,6 +30,10 @@ train_status_t model_fits (const struct settings *set,
                            const train_decoder_config_t *config, int64_t need,
                            bool text, train_error_t *err);
 
+/* model_of_bytes - may a vocabulary be that of bytes and an end, or one of them
+ * that is padded? */
+bool model_of_bytes (int vocab);
+
 /* model_named - [status], and [err] with the setting that names the folder. */
 train_status_t model_named (const struct settings *set, train_status_t status,
                             train_error_t *err);

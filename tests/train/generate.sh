@@ -55,6 +55,29 @@ by_id ()
         tail -n 1 "$tmp/out" | grep -qx '{"schema":"rv.generate/1","text":0,"id":107,"piece":"","end":"id"}'
 }
 ok "which is said to be an id" by_id
+# A prompt as a user's message: what the same text says that is written out.
+{
+    printf '{"model":{"type":"BPE","merges":[],"vocab":{"\304\212":10,".":46'
+    for letter in {a..z}; do printf ',"%s":%d' "$letter" "'$letter"; done
+    printf '}},"added_tokens":[{"id":1,"content":"<|im_start|>","special":true},{"id":2,"content":"<|im_end|>","special":true}],'
+    printf '"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false,"use_regex":false},"decoder":{"type":"ByteLevel"}}'
+} >"$tmp/chat.json"
+c=(--json --max 40 --temperature 3 --top-k 3 --ignore-eos --tokenizer "$tmp/chat.json")
+# same_ids PROMPT ARG... - as those of the prompt, with the options
+same_ids ()
+{
+    gen "${c[@]}" "$tmp/ckpt" "$1" && mv "$tmp/out" "$tmp/want" && gen "${c[@]}" "${@:2}" && cmp "$tmp/want" "$tmp/out"
+}
+ok "a prompt as a user's message" same_ids $'<|im_start|>user\nabc<|im_end|>\n<|im_start|>assistant\n' --template chatml "$tmp/ckpt" abc
+cp "$tmp/want" "$tmp/bare"
+ok "behind a system message" same_ids $'<|im_start|>system\nxyz<|im_end|>\n<|im_start|>user\nabc<|im_end|>\n<|im_start|>assistant\n' \
+    --template chatml --system xyz "$tmp/ckpt" abc
+ok "which is another text" test "$(cat "$tmp/want")" != "$(cat "$tmp/bare")"
+ok "a template that the tokenizer does not know" refused 2 "llama3 ends texts with '<.eot_id.>', which is no token" "${c[@]}" --template llama3 "$tmp/ckpt" abc
+ok "a system message without one" refused 2 "system needs a --template" "${c[@]}" --system xyz "$tmp/ckpt" abc
+ok "a model of tokens" run "$tmp/g.ini" run.steps=2 model.vocab=600 checkpoint.dir="$tmp/many"
+ok "is not asked in bytes" refused 2 "many/step-00000002 has no tokenizer.json, and its vocabulary of 600 is not that of bytes; --tokenizer" "$tmp/many" abc
+ok "unless they are meant" gen --tokenizer bytes "$tmp/many" abc
 lines ()
 {
     gen --json --max 3 --at-once 1 "$tmp/ckpt" "abcde" "bcdefghi" || return 1

@@ -304,6 +304,8 @@ baseline=others multi_objective_aggregation=normalize_then_sum
 EOF
 ok "what is not idle is taken" run "${f[@]}" run.steps=1 checkpoint.dir= grpo.loss_type=cispo grpo.cispo_cap=2 \
     grpo.correction=token_mask grpo.correction_max=2 grpo.importance_sampling_level=token grpo.kl=k2
+ok "a template whose end is no token" refused "'<|eot_id|>', which ends a text of this template, is no token" \
+    data.template=llama3 data.tokenizer="$tmp/shy.json" model.vocab=13
 ok "an end that the vocabulary lacks" refused 'is below 257' model.vocab=256
 sed -e '/^\[optim\]/,/^schedule/d' -e '/^\[eval\]/,$d' -e 's/^steps = .*/steps = 1/' "$tmp/grpo.ini" >"$tmp/unset.ini"
 ok "a learning rate that nobody set" run "$tmp/unset.ini" model.dir="$tmp/sft-1"
