@@ -74,10 +74,37 @@ ok "have theirs, too" near "$tmp/m" "$tmp/c" 1e-6 8
 ok "so it is with a whole policy" ranks "0 0" 2 1 "${f[@]}" log.file="$tmp/c" reference.shard=on
 ok "have them, as well" near "$tmp/a" "$tmp/c" 1e-6 8
 
+# Three completions: two of five ranks write, score and train nothing, and take part.
+e=("${f[@]}" run.steps=6 data.batch=3 grpo.num_generations=3)
+ok "a step of one group" run "${e[@]}" log.file="$tmp/few"
+for s in no_shard ddp grad_op full; do
+    ok "on five ranks of $s" ranks "0 0 0 0 0" 5 1 "${e[@]}" log.file="$tmp/c" shard.strategy=$s
+    ok "has its losses" near "$tmp/few" "$tmp/c" 1e-6 6
+done
+ok "and by units" ranks "0 0 0 0 0" 5 1 "${e[@]}" log.file="$tmp/c" shard.strategy=full grpo.gather=unit
+ok "which has them, too" near "$tmp/few" "$tmp/c" 1e-6 6
+
 same ()
 {
     alike "$1" "$2" >"$tmp/out"
 }
+
+# Two ranks that end at each step of a cycle of four, and go on there
+in_parts ()
+{
+    local k
+    rm -rf "$tmp/ck"
+    for k in 1 2 3 5 6 8 9; do
+        ranks "0 0" 2 1 "$@" run.steps=$k checkpoint.dir="$tmp/ck" log.file="$tmp/r" || return
+    done
+    same "$tmp/w" "$tmp/r"
+}
+q=("${f[@]}" run.steps=9 grpo.num_iterations=2 grpo.correction=sequence_mask)
+for s in no_shard full; do
+    ok "a cycle of four steps by two ranks of $s" ranks "0 0" 2 1 "${q[@]}" shard.strategy=$s log.file="$tmp/w"
+    ok "in seven parts has its bits" in_parts "${q[@]}" shard.strategy=$s
+done
+rm -rf "$tmp/ck"
 
 # matters BASE SETTING - does a setting change what is learnt beside [base]?
 matters ()
