@@ -41,7 +41,7 @@ EOF
     cat >"$1/grpo.ini" <<EOF
 [run]
 task = grpo
-steps = 40
+steps = 80
 [data]
 files = $1/train.jsonl
 batch = 64
@@ -55,7 +55,7 @@ schedule = constant
 kind = regex
 pattern = ^\[[0-9]+\]\$
 [eval]
-every = 40
+every = 80
 samples = 100
 files = $1/held.jsonl
 EOF
