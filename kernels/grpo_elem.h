@@ -87,18 +87,31 @@ HALF_FN struct grpo_slope grpo_term (const struct kern_grpo *o, double r,
     }
 }
 
-/* The estimate of KL and its slope, with ref - logp = d. */
+/* The estimate of KL and its slope, with ref - logp = d. K3 stands still where d
+ * is too large for exp; below, exp (d) is 0 and no harm. */
 HALF_FN double grpo_kl (const struct kern_grpo *o, double d, double *slope)
 {
-    double moves, e = grpo_ratio (d, &moves);
+    double cut = d > GRPO_FAR ? GRPO_FAR : d, e = exp (cut);
     double value = o->kl == GRPO_K1   ? -d
                    : o->kl == GRPO_K2 ? d * d / 2
-                                      : e - d - 1;
+                                      : e - cut - 1;
 
     *slope = o->kl_straight || o->kl == GRPO_K2 ? -d
              : o->kl == GRPO_K1                 ? 1
-                                                : 1 - moves;
+             : d > GRPO_FAR                     ? 0
+                                                : 1 - e;
     return value;
+}
+
+/* Does a ratio of an advantage [A] lie where the loss does not follow it? */
+HALF_FN void grpo_count_clip (const struct kern_grpo *o, double r, double A,
+                              struct kern_grpo_row *sums)
+{
+    int both = o->term == GRPO_CLIP || o->term == GRPO_CAP_BOTH;
+    double high = o->term == GRPO_CAP ? o->cap : 1 + o->high;
+
+    sums->clipped_low += both && r < 1 - o->low && A < 0;
+    sums->clipped_high += o->term != GRPO_SOFT && r > high && A > 0;
 }
 
 /* The weight of a difference between who trains and who sampled. A sampler that
@@ -179,8 +192,7 @@ HALF_FN double grpo_token (const struct kern_grpo *o,
     sums->kl_sum += kl;
     sums->ratio += r;
     sums->correction += weight;
-    sums->clipped_low += r < 1 - o->low && row->A < 0;
-    sums->clipped_high += r > 1 + o->high && row->A > 0;
+    grpo_count_clip (o, r, row->A, sums);
     if (o->by_row)
         *shared += row->scale * row->keep * weight * t.ratio;
     else

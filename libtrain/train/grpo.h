@@ -9,7 +9,7 @@
  * trl/trainer/grpo_trainer.py, 1.16); where others mean something else by a name
  * it is said here. Where TRL's code and this are given the same numbers, losses,
  * gradients, advantages and masks are the same (tests/interop/trl_check.py runs
- * TRL's beside them), but that TRL
+ * TRL's beside them; grpo_torch.py there what TRL has not), but that TRL
  *   - has no bound on logp - old, and its bnpo divides by each micro-batch's own
  *     tokens;
  *   - counts a ratio of a row once where shares of clipped ratios are told, this
@@ -140,7 +140,8 @@ typedef enum train_grpo_kind {
 } train_grpo_kind_t;
 
 typedef enum train_grpo_kl {
-    TRAIN_GRPO_K3 = 0, /* e^d - d - 1, d = ref - logp */
+    TRAIN_GRPO_K3 =
+        0, /* e^d - d - 1, d = ref - logp; it stands still above 20 */
     TRAIN_GRPO_K2 = 1, /* d^2 / 2 */
     TRAIN_GRPO_K1 = 2, /* -d. Its own gradient is that of no KL: its mean under
                           the policy is 0; see kl_gradient */
@@ -207,9 +208,10 @@ typedef struct train_grpo_report {
     double policy, kl;
     int64_t tokens; /* that count; the sums below are over them */
     double kl_sum, ratio_sum, correction_sum;
-    int64_t clipped_low;  /* A < 0 and r < 1 - low */
-    int64_t clipped_high; /* A > 0 and r > 1 + high */
-    int64_t dropped;      /* rows that off_policy_mask took out */
+    int64_t clipped_low; /* A < 0 and r < 1 - low; 0 of CISPO and SAPO */
+    int64_t
+        clipped_high; /* A > 0 and r > 1 + high, of CISPO r > cap; 0 of SAPO */
+    int64_t dropped;  /* rows that off_policy_mask took out */
 } train_grpo_report_t;
 
 /* train_grpo_loss - the loss of a batch and its gradient, on the host.

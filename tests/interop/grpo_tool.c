@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * grpo_tool.c - cases that TRL's own code was given, by libtrain
+ * grpo_tool.c - cases that TRL's own code, or grpo_torch.py, was given, by libtrain
  *
  *   grpo_tool FILE   a line "ok - NAME" or "not ok - NAME: WHY" for each
  * Exit status: 0, 1 when one differs, 2 when the file cannot be read. */

@@ -161,6 +161,8 @@ def run_loss(cut, c, s):
         out["kl"] = m["kl"][0]
     if c["micro"] == 1 and not c["sequence"] and "clip_ratio/low_mean" in m:
         out["low"], out["high"] = m["clip_ratio/low_mean"][0], m["clip_ratio/high_mean"][0]
+    if c["micro"] == 1 and not c["sequence"] and "cispo_clip_ratio" in m:
+        out["low"], out["high"] = 0, m["cispo_clip_ratio"][0]
     return out
 
 

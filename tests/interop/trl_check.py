@@ -17,8 +17,9 @@ def main():
         path = sys.argv[2] if len(sys.argv) > 2 else wheel()
     except subprocess.CalledProcessError:
         print(f"# trl {VERSION} cannot be fetched by pip")
-        print("0 passed, 0 failed, 1 skipped")
-        return 0
+        failed = "interop" in os.environ.get("RV_REQUIRE", "").split(",")
+        print(f"0 passed, {int(failed)} failed, {int(not failed)} skipped")
+        return failed
     passed = failed = 0
     with tempfile.TemporaryDirectory() as folder:
         for seed in (1, int(time.time())):

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * trl_cases.c - read cases that TRL's own code was given, and do the same */
+ * trl_cases.c - read cases that TRL's own code, or PyTorch's derivatives of the
+ * formulas, was given, and do the same */
 #include "trl_cases.h"
 
 #include <math.h>
@@ -85,7 +86,7 @@ static void close_to (struct run *r, const char *what, double ours,
     double bound = CLOSE * (scale > fabs (theirs) ? scale : fabs (theirs));
 
     if (!(fabs (ours - theirs) <= bound))
-        differ (r, "%s is %.9g, TRL's %.9g", what, ours, theirs);
+        differ (r, "%s is %.9g, theirs %.9g", what, ours, theirs);
 }
 
 static double number (const json_t *c, const char *key, double otherwise)
@@ -110,6 +111,9 @@ static train_grpo_options_t options_of (const struct run *r, const json_t *c)
     o.high = r->high;
     o.cap = r->cap;
     o.delta = number (c, "delta", 0);
+    o.dual = number (c, "dual", 0);
+    o.kl = (train_grpo_kl_t)number (c, "kl", 0);
+    o.kl_gradient = is_on (c, "kl_gradient");
     o.tau_positive = 1;
     o.tau_negative = 1.05;
     o.beta = number (c, "beta", 0);
@@ -345,6 +349,7 @@ static void reward_case (struct run *r, const json_t *c, const char *name)
     static const char *const scales[] = {"group", "batch", "none", NULL};
     static const char *const ways[] = {"sum_then_normalize",
                                        "normalize_then_sum", NULL};
+    static const char *const bases[] = {"", "others", NULL};
     const train_st_entry_t *e = entry (r, "", "rewards");
     float *rewards = copy_of (r, "", "rewards"), adv[64];
     double *theirs = copy_of (r, name, ".adv"), weights[8], zero = 0;
@@ -361,6 +366,7 @@ static void reward_case (struct run *r, const json_t *c, const char *name)
             json_array_get (json_object_get (c, "weights"), (size_t)i));
     o.weights = weights;
     o.scale = (train_grpo_scale_t)word (c, "scale", scales);
+    o.base = (train_grpo_base_t)word (c, "base", bases);
     o.combine = (train_grpo_combine_t)word (c, "combine", ways);
     if (n > 64
         || train_grpo_advantages (&o, rewards, NULL, n, adv, &report, &err)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * trl_cases.h - libtrain's GRPO beside what TRL's own code made of the same
- * inputs, as tests/interop/trl_cases.py writes both into a file. */
+ * inputs, as tests/interop/trl_cases.py writes both into a file; grpo_torch.py
+ * there does it with formulas of its own. */
 #ifndef RV_TEST_TRL_CASES_H
 #define RV_TEST_TRL_CASES_H
 
