@@ -207,7 +207,8 @@ static train_status_t set_up (train_grpo_trainer_t *t, train_error_t *err)
         .shuffle = t->o.shuffle,
         .seed = t->o.seed,
         .hash = hash_of (t),
-        .hashed = "the prompts, and of what [grpo] says,",
+        .hashed =
+            "the prompts, of [grpo], and of the rewards' number and weights",
     };
 
     TRY (check_loss (t, err));

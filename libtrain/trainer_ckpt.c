@@ -245,7 +245,6 @@ static train_status_t same_run (const train_trainer_t *t,
                                 train_error_t *err)
 {
     train_ckpt_state_t here = state_of (t);
-    char hashed[96];
     const struct {
         const char *name;
         unsigned long long there, here;
@@ -255,19 +254,20 @@ static train_status_t same_run (const train_trainer_t *t,
          (unsigned long long)here.batch},
         {"seed", there->seed, here.seed},
         {"shuffle", there->shuffle, here.shuffle},
-        {hashed, there->data_hash, here.data_hash},
     };
     char list[256] = "";
     size_t used = 0;
 
-    snprintf (hashed, sizeof (hashed), "the XXH3 of %s",
-              trainer_source_of (t).hashed);
     for (size_t i = 0; i < sizeof (v) / sizeof (*v); i++)
         if (v[i].there != v[i].here && used < sizeof (list))
             used += (size_t)snprintf (list + used, sizeof (list) - used,
                                       "%s%s is %llu there and %llu here",
                                       used ? ", " : "", v[i].name, v[i].there,
                                       v[i].here);
+    if (there->data_hash != here.data_hash && used < sizeof (list))
+        used += (size_t)snprintf (list + used, sizeof (list) - used,
+                                  "%sthe XXH3 of %s differs", used ? ", " : "",
+                                  trainer_source_of (t).hashed);
     if (used)
         return err_set (err, TRAIN_EINVAL, "%s", list);
     if (there->position != there->step * there->batch)

@@ -199,6 +199,20 @@ static train_status_t refuse_overwrite (const struct run *r, train_error_t *err)
         r->set->ckpt_dir);
 }
 
+/* What a checkpoint of another run is good for. */
+static train_status_t say_other (const struct run *r, train_error_t *err)
+{
+    train_error_t why = *err;
+
+    return err_set (err, why.code,
+                    "%s; the settings of the checkpoint go on from it, %s "
+                    "begins anew",
+                    why.text,
+                    strcmp (r->set->resume, "auto") == 0
+                        ? "and another [checkpoint] dir"
+                        : "and resume = off with a new [checkpoint] dir");
+}
+
 train_status_t run_resume (struct run *r, train_error_t *err)
 {
     bool off = strcmp (r->set->resume, "off") == 0;
@@ -215,6 +229,8 @@ train_status_t run_resume (struct run *r, train_error_t *err)
     if (off)
         return refuse_overwrite (r, err);
     status = train_trainer_load (r->trainer, where, err);
+    if (status == TRAIN_EINVAL)
+        return say_other (r, err);
     if (status != TRAIN_OK)
         return status;
     if (!given)

@@ -233,6 +233,12 @@ sed -i -e "s|^max_faults = .*|max_faults = 1000|" "$tmp/fragile.ini"
 ok "unless none is too many" run "${p[@]}" log.file="$tmp/n"
 ok "no reward is null" lines 3 '"reward":null,"reward_std":null,' "$tmp/n"
 
+# A full disk ends all ranks, with the file's name.
+for file in log.file grpo.completions; do
+    ok "no room for $file" ranks "3 3" 2 1 "${f[@]}" $file=/dev/full
+    ok "is said" grep -q '^rv-train.*: /dev/full: No space left on device$' "$tmp/out.0"
+done
+
 f+=(checkpoint.dir="$tmp/ck")
 ok "half of the way" run "${f[@]}" run.steps=4 log.file="$tmp/d"
 ok "and the rest" run "${f[@]}" log.file="$tmp/d"
@@ -255,7 +261,7 @@ ok "to where one comes that never stopped" run "${f[@]}" run.steps=$((n + 3)) lo
 ok "bit for bit" same "$tmp/e" "$tmp/g"
 
 run "${f[@]}" grpo.beta=0.1
-ok "another beta does not go on" grep -q 'the XXH3 of the prompts, and of what \[grpo\] says, is' "$tmp/out"
+ok "another beta does not go on" grep -q 'step-.*: the XXH3 of the prompts, of \[grpo\], .*weights differs; the settings of the checkpoint go on from it, and another \[checkpoint\] dir begins anew$' "$tmp/out"
 # The model's positions: those of its 16 tokens.
 ok "completions that may be longer than the model's positions" run "$tmp/grpo.ini" model.dir="$tmp/sft-1" run.steps=1 \
     eval.samples=1 grpo.max_completion_length=11 log.file="$tmp/long"

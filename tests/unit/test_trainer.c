@@ -263,7 +263,7 @@ static void test_other_run (void **state)
                              "seq is 16 there and 8 here, batch is 4 there and "
                              "2 here, seed is 3 there and 4 here, shuffle is 1 "
                              "there and 0 here, the XXH3 of the text, and "
-                             "of what is held out, is "));
+                             "of what is held out, differs"));
     drop (&r);
     open_parts (&r, TRAIN_F32, 12, &text);
     assert_int_equal (train_trainer_create (&good, group, r.data, r.decoder,
