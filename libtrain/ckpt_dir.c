@@ -249,51 +249,6 @@ train_status_t ckpt_dir_commit (const char *dir, int64_t step, const char *temp,
     return status;
 }
 
-/* The checkpoint that DIR/latest names. */
-static train_status_t follow (const char *dir, char **ret_path,
-                              train_error_t *err)
-{
-    struct rv_error e = {0};
-    char *marker, *name, *path;
-    train_status_t status = join (dir, "latest", &marker, err);
-    int code;
-
-    if (status != TRAIN_OK)
-        return status;
-    code = fsio_read (marker, NAME_LEN, &name, NULL, &e);
-    free (marker);
-    if (code == RV_ENOTFOUND)
-        return err_set (err, TRAIN_ENOTFOUND, "%s holds no checkpoint", dir);
-    if (code != RV_OK)
-        return err_from (err, &e);
-    name[strcspn (name, "\n")] = '\0';
-    if (step_of (name) < 0)
-        status = err_set (err, TRAIN_EFORMAT,
-                          "%s/latest says '%s' and not step-N", dir, name);
-    else if (!exists (dir, name))
-        status = err_set (err, TRAIN_EFORMAT,
-                          "%s/latest names %s, which is "
-                          "not there",
-                          dir, name);
-    else if ((status = join (dir, name, &path, err)) == TRAIN_OK)
-        *ret_path = path;
-    free (name);
-    return status;
-}
-
-train_status_t train_ckpt_find (const char *where, char **ret_path,
-                                train_error_t *err)
-{
-    if (!where || !*where || !ret_path)
-        return err_set (err, TRAIN_EINVAL,
-                        "checkpoint: where or ret_path is missing");
-    if (!exists (where, CKPT_MANIFEST))
-        return follow (where, ret_path, err);
-    if (!(*ret_path = strdup (where)))
-        return err_set (err, TRAIN_ENOMEM, "no memory for a path");
-    return TRAIN_OK;
-}
-
 /* Checkpoints of a folder, those with the most steps first. */
 struct list {
     int64_t *step;
@@ -332,6 +287,69 @@ static train_status_t list_steps (const char *dir, struct list *list,
     if (list->n)
         qsort (list->step, list->n, sizeof (*list->step), by_steps);
     return status;
+}
+
+/* Where no file `latest` is: a copy that left it out, or an end between a first
+ * checkpoint and its name. */
+static train_status_t newest (const char *dir, char **ret_path,
+                              train_error_t *err)
+{
+    struct list list = {0};
+    train_status_t status = list_steps (dir, &list, err);
+
+    if (status == TRAIN_OK && list.n > 0)
+        status = train_ckpt_path (dir, list.step[0], ret_path, err);
+    else if (status == TRAIN_OK)
+        status = err_set (err, TRAIN_ENOTFOUND, "%s %s", dir,
+                          exists (dir, ".") ? "holds no checkpoint"
+                                            : "is no folder of checkpoints");
+    free (list.step);
+    return status;
+}
+
+/* The checkpoint that DIR/latest names, without that file the newest. */
+static train_status_t follow (const char *dir, char **ret_path,
+                              train_error_t *err)
+{
+    struct rv_error e = {0};
+    char *marker, *name, *path;
+    train_status_t status = join (dir, "latest", &marker, err);
+    int code;
+
+    if (status != TRAIN_OK)
+        return status;
+    code = fsio_read (marker, NAME_LEN, &name, NULL, &e);
+    free (marker);
+    if (code == RV_ENOTFOUND)
+        return newest (dir, ret_path, err);
+    if (code != RV_OK)
+        return err_from (err, &e);
+    name[strcspn (name, "\n")] = '\0';
+    if (step_of (name) < 0)
+        status = err_set (err, TRAIN_EFORMAT,
+                          "%s/latest says '%s' and not step-N", dir, name);
+    else if (!exists (dir, name))
+        status = err_set (err, TRAIN_EFORMAT,
+                          "%s/latest names %s, which is "
+                          "not there",
+                          dir, name);
+    else if ((status = join (dir, name, &path, err)) == TRAIN_OK)
+        *ret_path = path;
+    free (name);
+    return status;
+}
+
+train_status_t train_ckpt_find (const char *where, char **ret_path,
+                                train_error_t *err)
+{
+    if (!where || !*where || !ret_path)
+        return err_set (err, TRAIN_EINVAL,
+                        "checkpoint: where or ret_path is missing");
+    if (!exists (where, CKPT_MANIFEST))
+        return follow (where, ret_path, err);
+    if (!(*ret_path = strdup (where)))
+        return err_set (err, TRAIN_ENOMEM, "no memory for a path");
+    return TRAIN_OK;
 }
 
 train_status_t train_ckpt_list (const char *dir, int64_t **ret_steps,

@@ -36,6 +36,7 @@ struct field {
 #define COUNT(a) (sizeof (a) / sizeof (*(a)))
 
 #define VALUE_MAX CKPT_META_VALUE
+#define SHOWN     80 /* the names of all targets */
 
 static const struct field state_field[] = {
     STATE (step, K_I64),     STATE (updates, K_I64),   STATE (skipped, K_I64),
@@ -218,15 +219,35 @@ struct list {
     size_t used;
 };
 
+/* As a person would give it: targets of adapters by their names. */
+static void say (const struct field *f, const train_decoder_config_t *c,
+                 char *text, size_t size)
+{
+    bool targets = f->offset == offsetof (train_decoder_config_t, lora.targets);
+    char value[VALUE_MAX];
+    size_t used = 0;
+
+    if (targets)
+        for (int k = 0; k < TRAIN_LORA_N && used < size; k++)
+            if (c->lora.targets >> k & 1)
+                used +=
+                    (size_t)snprintf (text + used, size - used, "%s%s",
+                                      used ? " " : "", train_lora_target (k));
+    if (used)
+        return;
+    to_text (f, c, value);
+    snprintf (text, size, "%s", targets ? "none" : value);
+}
+
 static void compare (struct list *list, const struct field *f, size_t n,
                      const train_decoder_config_t *there,
                      const train_decoder_config_t *here)
 {
-    char a[VALUE_MAX], b[VALUE_MAX];
+    char a[SHOWN], b[SHOWN];
 
     for (size_t i = 0; i < n; i++) {
-        to_text (&f[i], there, a);
-        to_text (&f[i], here, b);
+        say (&f[i], there, a, sizeof (a));
+        say (&f[i], here, b, sizeof (b));
         if (strcmp (a, b) == 0 || list->used >= sizeof (list->text))
             continue;
         list->used += (size_t)snprintf (list->text + list->used,

@@ -299,7 +299,7 @@ static train_status_t take_note (train_trainer_t *t, const char *path,
     if (!*differs && !damaged)
         return TRAIN_OK;
     if (asprintf (&t->note, "%s%s%s%s%s", path,
-                  damaged ? " taken, for a newer one is damaged: " : "",
+                  damaged ? " taken, for the latest is damaged: " : "",
                   damaged ? passed->text : "",
                   !*differs ? ""
                   : damaged ? "; "

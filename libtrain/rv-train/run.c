@@ -126,14 +126,15 @@ static train_status_t open_model (struct run *r, train_error_t *err)
 void run_say_shard (const struct run *r)
 {
     const train_shard_plan_t *plan = train_trainer_plan (r->trainer);
+    size_t n = plan ? train_shard_n_units (plan) : 0;
 
     if (r->set->strategy >= TRAIN_SHARD_GRAD_OP)
-        printf ("shard: %s, %zu units, %zu parameters a rank\n",
-                r->set->strategy == TRAIN_FULL_SHARD ? "full" : "grad_op",
-                train_shard_n_units (plan), train_shard_size (plan));
+        printf ("shard: %s, %zu unit%s, %zu parameters a rank\n",
+                r->set->strategy == TRAIN_FULL_SHARD ? "full" : "grad_op", n,
+                n == 1 ? "" : "s", train_shard_size (plan));
     else if (r->set->strategy == TRAIN_DDP)
-        printf ("shard: ddp, gradients in %zu buckets\n",
-                train_shard_n_units (plan));
+        printf ("shard: ddp, gradients in %zu bucket%s\n", n,
+                n == 1 ? "" : "s");
 }
 
 static void say_start (const struct run *r)
@@ -156,12 +157,27 @@ static void say_start (const struct run *r)
             train_decoder_numel (r->decoder), c->layers, c->dim, c->heads,
             r->model_dir ? ", of " : "", r->model_dir ? r->model_dir : "");
     run_say_shard (r);
-    printf ("data: %zu files, %" PRId64 " bytes, %" PRId64
+    printf ("data: %zu file%s, %" PRId64 " bytes, %" PRId64
             " samples of %d tokens\n",
-            train_data_n_files (r->data), train_data_bytes (r->data),
-            train_data_n_samples (r->data), train_data_seq (r->data));
+            train_data_n_files (r->data),
+            train_data_n_files (r->data) == 1 ? "" : "s",
+            train_data_bytes (r->data), train_data_n_samples (r->data),
+            train_data_seq (r->data));
     eval_say (r->eval);
     fflush (stdout);
+}
+
+/* Has the folder checkpoints, though its `latest` names none of them? */
+static bool unnamed (const char *where, train_status_t found)
+{
+    int64_t *steps = NULL;
+    size_t n = 0;
+
+    if (found != TRAIN_EFORMAT
+        || train_ckpt_list (where, &steps, &n, NULL) != TRAIN_OK)
+        return false;
+    free (steps);
+    return n > 0;
 }
 
 /* Is there a checkpoint to go on from? Only rank 0 looks. */
@@ -175,9 +191,9 @@ static train_status_t look (struct run *r, const char *where, bool may_lack,
 
     if (r->first)
         status = train_ckpt_find (where, &path, err);
-    *ret_found = path != NULL;
+    *ret_found = path != NULL || unnamed (where, status);
     free (path);
-    if (status == TRAIN_ENOTFOUND && may_lack)
+    if (*ret_found || (status == TRAIN_ENOTFOUND && may_lack))
         status = TRAIN_OK;
     status = trainer_agree (r->group, status, err);
     if (status == TRAIN_OK)

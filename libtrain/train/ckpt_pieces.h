@@ -177,9 +177,10 @@ train_status_t train_ckpt_read (train_ckpt_t *ckpt,
 train_status_t train_ckpt_verify (train_ckpt_t *ckpt, train_error_t *err);
 
 /* train_ckpt_find - the checkpoint that [where] means: a checkpoint itself, or
- * the latest of a folder of them.
+ * the latest of a folder of them: what its file `latest` names, or without that
+ * file the one with the most steps.
  *   ret_path   free with free()
- * TRAIN_ENOTFOUND when there is none (no folder, no `latest`); TRAIN_EFORMAT
+ * TRAIN_ENOTFOUND when there is none (or no folder); TRAIN_EFORMAT
  * when `latest` names nothing usable; TRAIN_EIO. */
 train_status_t train_ckpt_find (const char *where, char **ret_path,
                                 train_error_t *err);

@@ -70,6 +70,9 @@ ok "adapters say what they say when they are merged" cmp "$tmp/said-three" "$tmp
 go one run.steps=13 model.lora_rank=5
 ok "another rank is 2" test $? = 2
 ok "and is named" grep -q 'lora_rank is 4 there and 5 here' "$tmp/out"
+go one run.steps=13 model.lora_targets=v_proj
+ok "other targets are 2" test $? = 2
+ok "and are named" grep -q 'lora_targets is q_proj k_proj v_proj o_proj gate_proj up_proj down_proj there and v_proj here' "$tmp/out"
 run "${c[@]}" 'model.lora_targets=q_proj,nothing'
 ok "another target is 2" test $? = 2
 ok "and is named" grep -q "lora_targets.*'nothing'" "$tmp/out"

@@ -119,6 +119,7 @@ ok "resume from nowhere is 3" test $? = 3
 go "$e" model.dim=20 run.steps=13
 ok "another model is 2" test $? = 2
 ok "and is named" grep -q 'dim is 16 there and 20 here' "$tmp/out"
+ok "with what would work" grep -q '; the settings of the checkpoint go on from it, and another \[checkpoint\] dir begins anew$' "$tmp/out"
 go "$e" run.seed=9 data.batch=4 run.steps=13
 ok "another seed and batch are 2" test $? = 2
 ok "and are named" grep -q 'batch is 8 there and 4 here, seed is 1 there and 9 here' "$tmp/out"
@@ -131,8 +132,22 @@ h=$tmp/h keep=(checkpoint.every=6 checkpoint.keep=2 optim.schedule=constant)
 ok "saved at six and twelve" go "$h" "${keep[@]}"
 printf '\001' | dd of="$h/ck/step-00000012/model.safetensors" bs=1 seek=3000 conv=notrunc 2>/dev/null
 ok "a damaged latest: the one before is taken" go "$h" "${keep[@]}"
-ok "and both are named" grep -Eq 'step-00000006 taken, for a newer one is damaged: .*step-00000012/model.safetensors: tensor' "$tmp/out"
+ok "and both are named" grep -Eq 'step-00000006 taken, for the latest is damaged: .*step-00000012/model.safetensors: tensor' "$tmp/out"
 ok "same bits again" same_run "$tmp/a-fp32-c" "$h" 00000012
+
+# The file that names the latest is gone, or says nothing that is there.
+n=$tmp/n
+ok "half" go "$n" run.steps=6 optim.schedule=constant
+cp -r "$n" "$tmp/o"
+rm "$n/ck/latest"
+go "$n" checkpoint.resume=off
+ok "without a file latest resume = off is refused too" test $? = 2
+ok "auto goes on" go "$n" optim.schedule=constant
+ok "same bits" same_run "$tmp/a-fp32-c" "$n" 00000012
+: >"$tmp/o/ck/latest"
+ok "from an empty one auto goes on, too" go "$tmp/o" optim.schedule=constant
+ok "and names it" grep -q "step-00000006 taken, for the latest is damaged: $tmp/o/ck/latest says ''" "$tmp/out"
+ok "same bits" same_run "$tmp/a-fp32-c" "$tmp/o" 00000012
 
 RV_CHECKPOINT_DIR=$tmp/f/ck RV_OUTPUT_DIR=$tmp/f run "$tmp/r.ini"
 ok "RV_CHECKPOINT_DIR and RV_OUTPUT_DIR are defaults" \

@@ -247,8 +247,23 @@ static void test_latest (void **state)
     assert_non_null (strstr (err.text, "step-N"));
     put ("latest/latest", "");
     assert_int_equal (train_ckpt_find ("latest", &path, NULL), TRAIN_EFORMAT);
+    assert_int_equal (train_ckpt_find_good ("latest", &path, &err, NULL),
+                      TRAIN_OK);
+    assert_string_equal (path, "latest/step-00000005");
+    assert_non_null (strstr (err.text, "latest/latest says ''"));
+    free (path);
+    path = NULL;
     assert_int_equal (unlink ("latest/latest"), 0);
-    assert_int_equal (train_ckpt_find ("latest", &path, NULL), TRAIN_ENOTFOUND);
+    assert_int_equal (train_ckpt_find ("latest", &path, NULL), TRAIN_OK);
+    assert_string_equal (path, "latest/step-00000005");
+    assert_int_equal (train_ckpt_remove ("latest", 5, &err), TRAIN_EINVAL);
+    free (path);
+    path = NULL;
+    assert_int_equal (unlink ("latest/step-00000005/checkpoint.json"), 0);
+    assert_int_equal (train_ckpt_find ("latest", &path, &err), TRAIN_ENOTFOUND);
+    assert_string_equal (err.text, "latest holds no checkpoint");
+    assert_int_equal (train_ckpt_find ("later", &path, &err), TRAIN_ENOTFOUND);
+    assert_string_equal (err.text, "later is no folder of checkpoints");
     assert_null (path);
     drop (&r);
 }
