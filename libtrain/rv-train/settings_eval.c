@@ -29,6 +29,9 @@ int settings_eval_check (const struct settings *c, struct rv_error *err)
     if (!c->eval.files && c->eval.samples == 0)
         return refuse (c, "samples",
                        "0 is all of [eval] files, which is not set", err);
+    if (settings_given (c, "eval", "samples")
+        && !settings_given (c, "eval", "every"))
+        return refuse (c, "samples", "needs [eval] every", err);
     return RV_OK;
 }
 

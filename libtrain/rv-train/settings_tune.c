@@ -25,6 +25,22 @@ static int refuse (const struct settings *c, const char *key, const char *why,
                       why);
 }
 
+/* Who names adapters and forgets their rank would train the whole model. */
+static int check_no_lora (const struct settings *c, struct rv_error *err)
+{
+    static const char *const of[] = {"lora_alpha", "lora_targets"};
+
+    if (settings_given (c, "model", "lora_rank"))
+        return RV_OK; /* 0 was said */
+    for (size_t i = 0; i < sizeof (of) / sizeof (*of); i++)
+        if (settings_given (c, "model", of[i]))
+            return refuse (c, of[i],
+                           "is of use with lora_rank above 0 alone; set that, "
+                           "or remove it",
+                           err);
+    return RV_OK;
+}
+
 int settings_tune_check (struct settings *c, struct rv_error *err)
 {
     struct settings_tune *t = &c->tune;
@@ -37,7 +53,7 @@ int settings_tune_check (struct settings *c, struct rv_error *err)
                        "grpo trains what it wrote, without dropout; use 0",
                        err);
     if (t->lora_rank == 0)
-        return RV_OK;
+        return check_no_lora (c, err);
     if (t->lora_alpha <= 0)
         return refuse (c, "lora_alpha", "is not above 0", err);
     t->lora = (train_lora_t){(int)t->lora_rank, 0, t->lora_alpha};

@@ -96,6 +96,9 @@ shard|prefetch = 2|s.ini:17: \[shard\] prefetch: is of use with strategy = grad_
 shard|wrap = layer|s.ini:17: \[shard\] wrap: is of no use with strategy = no_shard
 shard|wrap = 5k|s.ini:17: \[shard\] wrap: is neither layer nor a number
 eval|files = x|s.ini:17: \[eval\] files: needs \[eval\] every
+eval|samples = 5|s.ini:17: \[eval\] samples: needs \[eval\] every
+model|lora_alpha = 16|s.ini:17: \[model\] lora_alpha: is of use with lora_rank above 0 alone
+model|lora_targets = q_proj|s.ini:17: \[model\] lora_targets: is of use with lora_rank above 0 alone
 eval|samples = 0|s.ini:17: \[eval\] samples: 0 is all of \[eval\] files
 generate|top_k = 5|s.ini:17: \[generate\] top_k is not served yet
 grpo|group = 8|s.ini:17: .*group
@@ -109,7 +112,8 @@ EOF
 with
 # override | what the message says
 while IFS='|' read -r override pattern; do
-    ok "$override" refused 2 "$pattern" "$s" "$override"
+    # shellcheck disable=SC2086
+    ok "$override" refused 2 "$pattern" "$s" $override
 done <<'EOF'
 run.task=grpo|run.task=grpo: grpo needs a reward
 run.steps=0|'0' is not from 1
@@ -127,6 +131,7 @@ optim.frozen=*nothing*|frozen: no parameter fits '.*nothing.*'; the first is cal
 optim.lr=0|optim.lr=0: is not above 0
 optim.lr=nan|'nan' is not a number
 optim.min_lr=1|optim.min_lr=1: is above lr
+optim.min_lr=0.001 optim.schedule=constant|optim.min_lr=0.001: is of no use with schedule = constant
 optim.warmup=13|optim.warmup=13: is above \[run\] steps
 optim.beta2=1|optim.beta2=1: is not below 1
 grpo.sapo_temperature_pos=-1|'-1' is not from 0
