@@ -53,6 +53,12 @@ struct train_data {
 /* data_copy - [n] tokens from [at] of the stream on, which has them. */
 void data_copy (const train_data_t *data, int64_t at, int64_t n, int32_t *out);
 
+/* data_check - are the tokens of the sample at [position], which train_data_get
+ * wrote, below the vocabulary? TRAIN_ECORRUPT names file and token. */
+train_status_t data_check (const train_data_t *data, int64_t position,
+                           const int32_t *tokens, const int32_t *targets,
+                           train_error_t *err);
+
 /* data_tokenize - the ids of tokenizer [name] instead of the text, each file with
  * token [end] behind it if that is not NULL. The statuses of tokenizers; EINVAL:
  * there is no such token. data_hash_ids - what tells two such streams apart. */

@@ -221,7 +221,8 @@ train_status_t trainer_pass (train_trainer_t *t, int p, double *loss_sum,
         TRY (trainer_ask (t, p, &rows, counted, err));
         return rows > 0 ? TRAIN_OK : fsdp_empty_pass (t->fsdp, err);
     }
-    if ((rows = trainer_take_rows (t, p)) <= 0)
+    TRY (trainer_take_rows (t, p, &rows, err));
+    if (rows <= 0)
         return fsdp_empty_pass (t->fsdp, err);
     if (trainer_shard_serves (t))
         return trainer_shard_pass (t, rows, counted, err);

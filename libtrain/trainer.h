@@ -90,13 +90,16 @@ train_status_t trainer_ask (train_trainer_t *trainer, int pass, int *ret_rows,
                             int64_t *counted, train_error_t *err);
 
 /* trainer_take_rows - this rank's rows of pass [pass] of the step, to tokens and
- * targets, and their documents to the decoder. Returns how many; 0 or less: none.
+ * targets, and their documents to the decoder.
+ *   ret_rows   how many; 0 or less: none
+ *   TRAIN_ECORRUPT names a damaged file of tokens
  * trainer_loss_scale - 1 without a scaler.
  * trainer_token_scale - of the loss of one token in a pass: its weight in the
  * mean of the step times the loss scale. Equal on all ranks.
  * trainer_is_sharded - has each rank a part alone?
  * trainer_updated - the masters have changed: weights follow. */
-int trainer_take_rows (train_trainer_t *trainer, int pass);
+train_status_t trainer_take_rows (train_trainer_t *trainer, int pass,
+                                  int *ret_rows, train_error_t *err);
 double trainer_loss_scale (const train_trainer_t *trainer);
 double trainer_token_scale (train_trainer_t *trainer);
 bool trainer_is_sharded (const train_trainer_t *trainer);

@@ -12,6 +12,7 @@
 
 #include <train/trace.h>
 
+#include "data_impl.h"
 #include "decoder_spent.h"
 #include "err.h"
 #include "opts.h"
@@ -74,7 +75,8 @@ static train_status_t prepare (struct eval *e, const train_trainer_t *t,
 }
 
 /* Rows behind the last sample do not count. */
-static void take_rows (const struct eval *e, int64_t pass)
+static train_status_t take_rows (const struct eval *e, int64_t pass,
+                                 train_error_t *err)
 {
     for (int i = 0; i < e->rows; i++) {
         int64_t s = pass * e->rows + i;
@@ -87,6 +89,7 @@ static void take_rows (const struct eval *e, int64_t pass)
 
         if (s < e->samples) {
             train_data_get (e->data, position, tokens, targets);
+            TRY (data_check (e->data, position, tokens, targets, err));
             if (starts)
                 train_data_starts_at (e->data, position, tokens, starts);
         } else {
@@ -98,6 +101,7 @@ static void take_rows (const struct eval *e, int64_t pass)
             }
         }
     }
+    return TRAIN_OK;
 }
 
 /* Between steps nobody reads gradients: where a step lends activations their
@@ -117,7 +121,7 @@ static train_status_t run_pass (train_trainer_t *t, struct eval *e,
     if (!t->gpu)
         TRY (fsdp_pass (t->fsdp, false, err));
     lend (t, true);
-    take_rows (e, pass);
+    TRY (take_rows (e, pass, err));
     train_decoder_documents (t->decoder, e->starts);
     TRY (train_decoder_dropout (t->decoder, 0, 0, 0, 0, err));
     if (trainer_shard_serves (t))

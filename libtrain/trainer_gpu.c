@@ -225,7 +225,8 @@ train_status_t trainer_gpu_pass (train_trainer_t *t, int p, int64_t *counted,
 
     if (!t->data)
         return trainer_ask (t, p, &rows, counted, err);
-    if ((rows = trainer_take_rows (t, p)) <= 0)
+    TRY (trainer_take_rows (t, p, &rows, err));
+    if (rows <= 0)
         return TRAIN_OK;
     TRY (decoder_step_add (t->decoder, t->tokens, t->targets, rows,
                            train_data_seq (t->data), trainer_token_scale (t),

@@ -3,7 +3,11 @@
  * dropped, and the weight of a token */
 #include "trainer.h"
 
-int trainer_take_rows (train_trainer_t *t, int p)
+#include "data_impl.h"
+#include "err.h"
+
+train_status_t trainer_take_rows (train_trainer_t *t, int p, int *ret_rows,
+                                  train_error_t *err)
 {
     int seq = train_data_seq (t->data), row = p * t->pass;
     int rows = t->rows - row < t->pass ? t->rows - row : t->pass;
@@ -13,6 +17,8 @@ int trainer_take_rows (train_trainer_t *t, int p)
         size_t at = (size_t)i * (size_t)seq;
 
         train_data_get (t->data, base + i, t->tokens + at, t->targets + at);
+        TRY (data_check (t->data, base + i, t->tokens + at, t->targets + at,
+                         err));
         if (t->starts)
             train_data_starts_at (t->data, base + i, t->tokens + at,
                                   t->starts + at);
@@ -22,7 +28,8 @@ int trainer_take_rows (train_trainer_t *t, int p)
         (void)train_decoder_dropout (t->decoder, t->opts.dropout,
                                      train_data_seed (t->data),
                                      (uint64_t)t->step, t->first + row, NULL);
-    return rows;
+    *ret_rows = rows;
+    return TRAIN_OK;
 }
 
 double trainer_token_scale (train_trainer_t *t)

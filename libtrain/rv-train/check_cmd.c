@@ -342,7 +342,8 @@ static train_status_t read_data (struct check *c, train_error_t *err)
 {
     if (c->set.task == TASK_GRPO)
         return check_grpo_read (c, err);
-    return open_data (&c->set, &c->model, true, &c->data, err);
+    TRY (open_data (&c->set, &c->model, true, &c->data, err));
+    return train_data_verify (c->data, err);
 }
 
 static train_status_t run (struct check *c, int argc, char *const *argv,

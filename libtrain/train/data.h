@@ -99,6 +99,11 @@ int64_t train_data_index (const train_data_t *data, int64_t position);
 void train_data_get (const train_data_t *data, int64_t position,
                      int32_t *tokens, int32_t *targets);
 
+/* train_data_verify - reads files of tokens whole and holds them against the sums
+ * in their heads, which opening does not: TRAIN_ECORRUPT or TRAIN_EFORMAT names
+ * the file. Of text and of rows there is nothing to compare. */
+train_status_t train_data_verify (const train_data_t *data, train_error_t *err);
+
 /* train_data_documents - which document each token of that sample is of.
  *   documents   (seq) written: 0 for the sample's first, one more behind each
  *               token that ends a document; of text all are 0 */

@@ -79,6 +79,20 @@ ok "a vocabulary that lacks tokens is 2" test $? = 2
 ok "and is named" grep -q "model.vocab=256.*257" "$tmp/out"
 ok "the same losses" cmp "$tmp/a.l" "$tmp/b.l"
 ok "of twelve steps" test "$(wc -l <"$tmp/a.l")" = 12
+# A damaged file of tokens: its sum is of another, and what is no token ends a
+# step or an evaluation that meets it.
+ok "check of a good one" "$train" check "$i" "data.files=$tmp/t.bin" model.vocab=257 >"$tmp/out"
+cp "$tmp/t.bin" "$tmp/x.bin"
+printf '\377\377' | dd of="$tmp/x.bin" bs=1 seek=$((64 + 2 * 40)) conv=notrunc 2>/dev/null
+run check "$i" "data.files=$tmp/x.bin" model.vocab=257
+ok "a damaged file of tokens is 3 for check" test $? = 3
+ok "and named" grep -q "$tmp/x.bin does not match its checksum" "$tmp/out"
+run "$i" "data.files=$tmp/x.bin" "${many[@]}"
+ok "and for a run" test $? = 3
+ok "and named, with the place" grep -q "$tmp/x.bin: token 40 is 65535, and its vocabulary 257; .* rv-train tokenize" "$tmp/out"
+run "$i" "data.files=$tmp/t.bin" "${many[@]}" eval.every=2 "eval.files=$tmp/x.bin"
+ok "and for an evaluation" test $? = 3
+ok "and named" grep -q "$tmp/x.bin: token 40 is 65535" "$tmp/out"
 "$train" tokenize "$tmp/u.bin" "$tmp/nowhere" >"$tmp/list" 2>&1
 ok "no such text is 3" test $? = 3
 ok "and nothing is left" test ! -e "$tmp/u.bin"
