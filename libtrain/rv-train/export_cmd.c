@@ -191,6 +191,21 @@ static train_status_t write_tokenizer (const struct export *e,
     return TRAIN_OK;
 }
 
+/* Weights there would damage one, or hide those that a run writes next. */
+static train_status_t refuse_ckpt (const char *dir, train_error_t *err)
+{
+    char *path = NULL;
+    train_status_t found = train_ckpt_find (dir, &path, NULL);
+
+    free (path);
+    return found == TRAIN_ENOTFOUND
+               ? TRAIN_OK
+               : err_set (err, TRAIN_EINVAL,
+                          "%s holds checkpoints, which it would damage; "
+                          "another directory works",
+                          dir);
+}
+
 train_status_t export_cmd (int argc, char *const *argv, train_error_t *err)
 {
     struct export e = {.dtype = TRAIN_N_DTYPES};
@@ -200,6 +215,7 @@ train_status_t export_cmd (int argc, char *const *argv, train_error_t *err)
     char *path = NULL;
 
     TRY (read_args (argc, argv, &e, err));
+    TRY (refuse_ckpt (e.to, err));
     TRY (train_ckpt_find (e.from, &path, err));
     if ((status = train_ckpt_open (path, &c, err)) == TRAIN_OK)
         status = load (path, c, &m, err);

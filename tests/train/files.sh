@@ -124,6 +124,12 @@ ok "says so" grep -q ": 2 files of the tokenizer in $tmp/model$" "$tmp/list"
 ok "none there is 3" test $? = 3
 ok "as bf16" grep -q bfloat16 "$tmp/hf/config.json"
 ok "in bf16" bash -c '"$0" ckpt show "$1" | grep -q "^BF16 .*model.embed_tokens.weight"' "$train" "$tmp/hf/model.safetensors"
+"$train" export --dtype bf16 "$tmp/one" "$tmp/one/step-00000012" >"$tmp/list" 2>&1
+ok "onto a checkpoint is 2" test $? = 2
+ok "and why" grep -q "one/step-00000012 holds checkpoints, which it would damage; another directory works" "$tmp/list"
+"$train" export "$tmp/one" "$tmp/one" >"$tmp/list" 2>&1
+ok "and so is among them" test $? = 2 -a ! -e "$tmp/one/config.json"
+ok "which stay good" list verify "$tmp/one"
 ok "shards" ranks "0 0 0" 3 1 "$i" shard.strategy=full "checkpoint.dir=$tmp/three" "log.file=$tmp/m3" run.steps=2
 "$train" export --dtype fp64 "$tmp/three" "$tmp/hf3" >"$tmp/list" 2>&1
 ok "of three" test $? = 0
