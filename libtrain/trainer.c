@@ -279,7 +279,7 @@ static train_status_t count_skip (train_trainer_t *t, double norm,
                     "step %lld: gradients are not finite for %lld steps "
                     "in a row (norm %g); %s; a lower lr or a longer warmup "
                     "would help",
-                    (long long)t->step + 1, (long long)t->skip_run, norm,
+                    (long long)t->step + 1, (long long)t->skip_run, fabs (norm),
                     t->nonfinite ? t->nonfinite : "it began before this run");
 }
 

@@ -497,7 +497,7 @@ static train_status_t run (struct job *j, train_error_t *err)
 
 train_status_t generate_cmd (int argc, char **argv, train_error_t *err)
 {
-    struct job j = {.dtype = TRAIN_F32,
+    struct job j = {.dtype = TRAIN_N_DTYPES,
                     .device = -1,
                     .o = {.size = sizeof (j.o), .max_new = 64}};
 

@@ -14,7 +14,8 @@ train_status_t generate_cmd (int argc, char **argv, train_error_t *err);
 
 /* generate_model - the weights of a Hugging Face directory, a checkpoint or the
  * latest of a folder of them.
- *   dtype     of a directory's weights; a checkpoint keeps its own
+ *   dtype     of a directory's weights, TRAIN_N_DTYPES: fp32; a checkpoint
+ *             keeps its own, and refuses another word for it
  *   ret_dir   free with free(): where config.json is */
 train_status_t generate_model (const char *where, train_dtype_t dtype,
                                bool cuda, train_decoder_t **ret_decoder,

@@ -138,10 +138,17 @@ train_status_t generate_model (const char *where, train_dtype_t dtype,
 {
     if (!has (where, "config.json") || has (where, "checkpoint.json")) {
         TRY (train_ckpt_find (where, ret_dir, err));
+        if (dtype != TRAIN_N_DTYPES)
+            return err_set (err, TRAIN_EINVAL,
+                            "--dtype is of a directory's weights: checkpoint "
+                            "%s keeps its own; rv-train export --dtype makes a "
+                            "directory",
+                            *ret_dir);
         return open_ckpt (*ret_dir, cuda, ret, err);
     }
     if (!(*ret_dir = strdup (where)))
         return err_set (err, TRAIN_ENOMEM, "no memory for a name");
-    TRY (create (where, dtype, cuda, NULL, ret, err));
+    TRY (create (where, dtype == TRAIN_N_DTYPES ? TRAIN_F32 : dtype, cuda, NULL,
+                 ret, err));
     return train_hf_load (where, *ret, err);
 }

@@ -210,7 +210,7 @@ static void end (struct server *s)
 train_status_t refserver_cmd (int argc, char **argv, train_error_t *err)
 {
     struct server s = {
-        .dtype = TRAIN_F32,
+        .dtype = TRAIN_N_DTYPES,
         .device = -1,
         .merge = -1,
         .q = {.most = 256},

@@ -104,7 +104,7 @@ static int same (char **arg)
     char *dir = NULL;
     int bad = 0, n = (int)strtol (arg[3], NULL, 10);
     train_status_t status =
-        generate_model (arg[0], TRAIN_F32, false, &m, &dir, &err);
+        generate_model (arg[0], TRAIN_N_DTYPES, false, &m, &dir, &err);
 
     if (status == TRAIN_OK)
         status = train_reference_open_decoder (m, &here, &err);
