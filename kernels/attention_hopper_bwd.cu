@@ -12,6 +12,7 @@
 
 #include "kernels/attention_hopper_dq.cuh"
 #include "kernels/attention_hopper_keys.cuh"
+#include "kernels/hopper_map.h"
 
 #define FILL_ROWS 4  /* of a thread of stats_fill, at a time */
 #define FILL_T    16 /* positions of a block */
@@ -80,48 +81,17 @@ static __global__ void __launch_bounds__ (256)
     }
 }
 
-typedef CUresult (*encode_fn) (CUtensorMap *, CUtensorMapDataType, cuuint32_t,
-                               void *, const cuuint64_t *, const cuuint64_t *,
-                               const cuuint32_t *, const cuuint32_t *,
-                               CUtensorMapInterleave, CUtensorMapSwizzle,
-                               CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
-
-/* The driver's cuTensorMapEncodeTiled; NULL: it has none. */
-static encode_fn encoder (void)
-{
-    cudaDriverEntryPointQueryResult found;
-    void *at = NULL;
-
-#if CUDART_VERSION >= 12050
-    if (cudaGetDriverEntryPointByVersion ("cuTensorMapEncodeTiled", &at, 12000,
-                                          cudaEnableDefault, &found)
-        == cudaSuccess)
-#else
-    if (cudaGetDriverEntryPoint ("cuTensorMapEncodeTiled", &at,
-                                 cudaEnableDefault, &found)
-        == cudaSuccess)
-#endif
-        return found == cudaDriverEntryPointSuccess ? (encode_fn)at : NULL;
-    (void)cudaGetLastError ();
-    return NULL;
-}
-
 /* Tiles of (B,T,heads,64), of any type of two bytes; false: the driver refuses.
  */
-static bool map_make (CUtensorMap *ret, encode_fn encode, const void *at,
-                      size_t B, size_t T, size_t heads)
+static bool map_make (CUtensorMap *ret, const void *at, size_t B, size_t T,
+                      size_t heads)
 {
-    const cuuint64_t sizes[] = {TILE, heads, T, B};
-    const cuuint64_t strides[] = {TILE * 2, heads * TILE * 2,
-                                  T * heads * TILE * 2};
-    const cuuint32_t box[] = {TILE, 1, TILE, 1}, one[] = {1, 1, 1, 1};
+    const uint64_t sizes[] = {TILE, heads, T, B};
+    const uint64_t strides[] = {TILE * 2, heads * TILE * 2,
+                                T * heads * TILE * 2};
+    const uint32_t box[] = {TILE, 1, TILE, 1};
 
-    return encode (ret, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4,
-                   (void *)(uintptr_t)at, sizes, strides, box, one,
-                   CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                   CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE)
-           == CUDA_SUCCESS;
+    return hopper_map (ret, at, 4, sizes, strides, box);
 }
 
 static __device__ int served = SERVED;
@@ -131,7 +101,7 @@ bool kern_attention_hopper_served (void)
     int is = 0;
 
     if (cudaMemcpyFromSymbol (&is, served, sizeof (is)) == cudaSuccess)
-        return is != 0 && encoder ();
+        return is != 0 && hopper_map_here ();
     (void)cudaGetLastError ();
     return false;
 }
@@ -190,11 +160,10 @@ static bool run_bwd (struct hopper_args a, const uint16_t *dy,
 {
     size_t B = (size_t)a.B, T = (size_t)a.T, H = (size_t)a.H, G = (size_t)a.G;
     size_t rows = B * H * PAD (T);
-    encode_fn encode = encoder ();
     struct hopper_maps maps;
 
-    if (!encode || !map_make (&maps.qkv, encode, qkv, B, T, H + 2 * G)
-        || !map_make (&maps.dy, encode, dy, B, T, H))
+    if (!map_make (&maps.qkv, qkv, B, T, H + 2 * G)
+        || !map_make (&maps.dy, dy, B, T, H))
         return false;
     a.counter = (int *)scratch;
     a.stats = (float *)((char *)scratch + COUNTER);
