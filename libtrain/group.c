@@ -178,10 +178,10 @@ static train_status_t tell_left (train_group_t *group, train_error_t *err)
     return ops->run (group->state, &call, NULL, NULL, err);
 }
 
-/* A rank may join PMIx again, for its next group, and be in a fence there before
- * another has left: the server takes that one's leaving for its death, and ends
- * the fence without it; the other's own never ends (openpmix/openpmix#3931). So
- * nobody goes on before all have left. */
+/* A rank may join PMIx again, by MPI_Init, and be in a fence there before another
+ * has left: the server takes that one's leaving for its death, and ends the fence
+ * without it; the other's own never ends (openpmix/openpmix#3931). So nobody goes
+ * on before all have left. */
 static train_status_t leave (struct join *join, train_group_t *group,
                              train_status_t status, train_error_t *err)
 {

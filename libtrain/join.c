@@ -12,6 +12,7 @@
 #include <xxhash.h>
 
 #include "err.h"
+#include "home.h"
 #include "layout.h"
 #include "meet.h"
 #include "sock.h"
@@ -117,7 +118,7 @@ static train_status_t read_timeout (int64_t *ret_ms, train_error_t *err)
 }
 
 /* Not a secret: it keeps ranks of another job, step or group out. */
-static uint64_t token_of (const char *name, int size)
+uint64_t join_token (const char *name, int size)
 {
     const char *step = get ("RV_STEP"), *run = get ("TORCHELASTIC_RUN_ID");
     char text[512];
@@ -134,10 +135,11 @@ static train_status_t open_meet (struct join *join, const struct vars *v,
     const char *agent = get ("TORCHELASTIC_USE_AGENT_STORE");
     bool taken = agent && strcmp (agent, "True") == 0;
     struct meet_place place = {
-        .host = v->host,
+        .called = "MASTER_ADDR ",
+        .hosts = v->host,
         .port = (uint16_t)(v->port + (taken ? 1 : 0)),
         .n_ports = taken ? AGENT_PORTS : 1,
-        .token = token_of (join->name, v->size),
+        .token = join_token (join->name, v->size),
     };
 
     if (v->port > 65535 - AGENT_PORTS && taken)
@@ -204,8 +206,12 @@ train_status_t join_open (struct join *ret, const char *name,
     train_status_t status;
 
     *ret = (struct join){.name = name};
-    status = have_vars () ? open_by_vars (ret, &mine, timeout_ms, err)
-                          : open_by_job (ret, &mine, timeout_ms, err);
+    if (have_vars ())
+        status = open_by_vars (ret, &mine, timeout_ms, err);
+    else if (home_is_made ())
+        status = home_open (ret, &mine, timeout_ms, err);
+    else
+        status = open_by_job (ret, &mine, timeout_ms, err);
     if (status == TRAIN_OK) {
         struct layout_in *all = calloc ((size_t)ret->size, sizeof (*all));
 
@@ -220,8 +226,12 @@ train_status_t join_open (struct join *ret, const char *name,
                 layout_nodes (all, ret->size, ret->node_of, &ret->nodes, err);
         free (all);
     }
-    if (status != TRAIN_OK)
+    if (status == TRAIN_OK && ret->size > 1 && join_is_pmix (ret))
+        status = home_make (ret, &mine, err);
+    if (status != TRAIN_OK) {
+        home_forget ();
         return err_prefix (err, status, "group '%s'", name);
+    }
     layout_local (ret->node_of, ret->size, ret->rank, &ret->local_rank,
                   &ret->local_size);
     ret->node = ret->node_of[ret->rank];

@@ -4,7 +4,8 @@
  * Two ways: the variables RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE,
  * MASTER_ADDR and MASTER_PORT, when all are set and are not left over from
  * another step, with a meeting at MASTER_PORT that rank 0 hosts; else librvjob
- * (PMIx, Slurm, single). Both give the same facts and one collective. */
+ * (PMIx, Slurm, single), after PMIx once only: the next meeting is at home.h's
+ * port. All give the same facts and one collective. */
 #ifndef TRAIN_JOIN_H
 #define TRAIN_JOIN_H
 
@@ -30,7 +31,7 @@ struct join {
     int *node_of;               /* (size) node of each rank */
     int64_t timeout_ms;         /* the job's deadline of waits */
     int64_t deadline_ms;        /* of this join, as clock_ms counts */
-    struct meet *meet;          /* by variables, or NULL */
+    struct meet *meet;          /* by variables or at home, or NULL */
     rv_job_t *job;              /* by librvjob, or NULL */
     unsigned round;             /* exchanges so far, names keys of librvjob */
     const char *name;           /* of the group */
@@ -81,6 +82,9 @@ train_status_t join_tell (struct join *join, void *cards,
  *   text   (size) written */
 train_status_t join_address (struct join *join, char *text, size_t size,
                              train_error_t *err);
+
+/* join_token - what a meeting of this group knows its ranks by, within a job. */
+uint64_t join_token (const char *name, int size);
 
 /* join_is_pmix - is this join one of PMIx, which join_close leaves? */
 bool join_is_pmix (const struct join *join);

@@ -14,12 +14,13 @@
 #include <time.h>
 
 #include "err.h"
+#include "join.h"
 #include "sock.h"
 
 /* Rank 0 knows best what went wrong: wait a little longer than it does. */
 #define GRACE_MS  5000
 #define ANSWER_MS 10000
-#define RETRY_MS  50
+#define RETRY_MS  50 /* at most; at first 1 */
 
 int meet_say (int fd, train_status_t code, const void *data, size_t len,
               int64_t deadline_ms)
@@ -66,8 +67,9 @@ static train_status_t listen_to (int fd, void *data, size_t len,
 }
 
 /* One attempt. TRAIN_EPEER and TRAIN_ETIMEDOUT: nobody (of ours) there yet. */
-static train_status_t try_port (struct meet *meet,
-                                const struct meet_place *place, uint16_t port,
+static train_status_t try_host (struct meet *meet,
+                                const struct meet_place *place,
+                                const char *host, uint16_t port,
                                 int64_t deadline_ms, train_error_t *err)
 {
     struct meet_greeting hello =
@@ -78,10 +80,10 @@ static train_status_t try_port (struct meet *meet,
 
     if (answer_ms > deadline_ms)
         answer_ms = deadline_ms;
-    status = sock_connect (place->host, port, answer_ms, &fd, err);
+    status = sock_connect (host, port, answer_ms, &fd, err);
     if (status == TRAIN_OK
         && sock_send (fd, &hello, sizeof (hello), answer_ms) < 0)
-        status = err_set (err, TRAIN_EPEER, "%s port %u: %s", place->host, port,
+        status = err_set (err, TRAIN_EPEER, "%s port %u: %s", host, port,
                           strerror (errno));
     if (status == TRAIN_OK)
         status = listen_to (fd, NULL, 0, answer_ms, err);
@@ -90,22 +92,43 @@ static train_status_t try_port (struct meet *meet,
         return status;
     }
     meet->fd = fd;
+    snprintf (meet->at, sizeof (meet->at), "%s", host);
     return TRAIN_OK;
 }
 
+/* Each of the addresses; a meeting of others at one of them is the verdict. */
+static train_status_t try_port (struct meet *meet,
+                                const struct meet_place *place, uint16_t port,
+                                int64_t deadline_ms, train_error_t *err)
+{
+    train_status_t status = TRAIN_EPEER;
+    char list[JOIN_ADDRESS_MAX], *save = NULL;
+
+    snprintf (list, sizeof (list), "%s", place->hosts);
+    for (char *host = strtok_r (list, " ", &save); host;
+         host = strtok_r (NULL, " ", &save)) {
+        status = try_host (meet, place, host, port, deadline_ms, err);
+        if (status == TRAIN_OK || status == TRAIN_EMISMATCH)
+            break;
+    }
+    return status;
+}
+
 /* Under torchrun a port of the row may be a stranger's, so a refusal there is
- * no verdict. */
+ * no verdict; nor is what a stranger says at one of several addresses. */
 static bool worth_retry (train_status_t status, const struct meet_place *place)
 {
+    bool row = place->n_ports > 1;
+
     return status == TRAIN_EPEER || status == TRAIN_ETIMEDOUT
-           || (place->n_ports > 1
-               && (status == TRAIN_EMISMATCH || status == TRAIN_EFORMAT));
+           || (status == TRAIN_EMISMATCH && row)
+           || (status == TRAIN_EFORMAT && (row || strchr (place->hosts, ' ')));
 }
 
 static train_status_t come (struct meet *meet, const struct meet_place *place,
                             int64_t deadline_ms, train_error_t *err)
 {
-    const struct timespec pause = {0, RETRY_MS * 1000000L};
+    struct timespec pause = {0, 1000000L};
     train_error_t why = {0};
     train_status_t status;
 
@@ -118,11 +141,14 @@ static train_status_t come (struct meet *meet, const struct meet_place *place,
             return err_set (err, status, "%s", why.text);
         if (clock_left (deadline_ms, 1) == 0)
             return err_set (err, TRAIN_ETIMEDOUT,
-                            "rank 0 did not come to MASTER_ADDR %s port %u "
-                            "within the deadline (last: %s)",
-                            place->host, place->port, why.text);
-        if (i == place->n_ports - 1)
+                            "rank 0 did not come to %s%s port %u within the "
+                            "deadline (last: %s)",
+                            place->called, place->hosts, place->port, why.text);
+        if (i == place->n_ports - 1) {
             nanosleep (&pause, NULL);
+            if (pause.tv_nsec < RETRY_MS * 1000000L / 2)
+                pause.tv_nsec *= 2;
+        }
     }
     sock_local_host (meet->fd, meet->host, sizeof (meet->host));
     return listen_to (meet->fd, NULL, 0, deadline_ms + GRACE_MS, err);
@@ -190,6 +216,11 @@ train_status_t meet_exchange (struct meet *meet, void *all, const void *mine,
 const char *meet_host (const struct meet *meet)
 {
     return meet->host;
+}
+
+const char *meet_at (const struct meet *meet)
+{
+    return meet->at;
 }
 
 void meet_close (struct meet *meet)

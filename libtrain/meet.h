@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * meet.h - the ranks of a group meet at MASTER_ADDR:MASTER_PORT, where rank 0
- * waits for them. Inside libtrain only.
+ * meet.h - the ranks of a group meet at an address and a port, MASTER_ADDR and
+ * MASTER_PORT or those of home.h, where rank 0 waits for them. Inside libtrain
+ * only.
  *
  * Rank 0 refuses whoever shows another token, and hears at once when a rank
  * that has come leaves again; what goes wrong there is told to every rank in
@@ -17,10 +18,12 @@
 struct meet;
 
 struct meet_place {
-    const char *host; /* MASTER_ADDR: name or numeric address */
-    uint16_t port;    /* MASTER_PORT */
-    int n_ports;      /* the meeting is at one of port .. port+n_ports-1 */
-    uint64_t token;   /* the same on all ranks of this group, and no others */
+    const char *called; /* in messages: "MASTER_ADDR ", or "" */
+    const char *hosts;  /* name or numeric address; or several by which rank 0
+                           may be reached, best first, separated by a space */
+    uint16_t port;
+    int n_ports;    /* the meeting is at one of port .. port+n_ports-1 */
+    uint64_t token; /* the same on all ranks of this group, and no others */
 };
 
 /* meet_open - come together.
@@ -40,6 +43,9 @@ train_status_t meet_exchange (struct meet *meet, void *all, const void *mine,
 
 /* meet_host - numeric address of this node as the others see it. */
 const char *meet_host (const struct meet *meet);
+
+/* meet_at - by which of its hosts this rank reached rank 0; "" on rank 0. */
+const char *meet_at (const struct meet *meet);
 
 void meet_close (struct meet *meet); /* NULL is fine */
 

@@ -64,6 +64,17 @@ static void refuse (struct guest *guest, const char *text)
     sock_close (&guest->fd);
 }
 
+static void refuse_other (struct guest *guest, const struct meet_place *place)
+{
+    char text[400];
+
+    snprintf (text, sizeof (text),
+              "at %s%s port %u another group meets (another job, step, size or "
+              "name)",
+              place->called, place->hosts, place->port);
+    refuse (guest, text);
+}
+
 static void judge (struct party *party, struct guest *guest)
 {
     struct meet *meet = party->meet;
@@ -74,8 +85,7 @@ static void judge (struct party *party, struct guest *guest)
     if (memcmp (guest->hello.magic, want.magic, sizeof (want.magic)) != 0)
         sock_close (&guest->fd); /* not one of us, would not understand */
     else if (memcmp (&guest->hello, &want, sizeof (want)) != 0)
-        refuse (guest, "at MASTER_ADDR and MASTER_PORT another group meets "
-                       "(another job, step, size or name)");
+        refuse_other (guest, party->place);
     else if (rank == 0 || rank >= (uint32_t)meet->size || meet->fds[rank] >= 0)
         refuse (guest, "two processes claim this RANK");
     else if (meet_say (guest->fd, TRAIN_OK, NULL, 0, clock_ms () + SAY_MS) < 0)
@@ -177,10 +187,12 @@ static train_status_t wait_for_all (struct party *party, int64_t deadline_ms,
         if (party->n_came < meet->size - 1
             && clock_left (deadline_ms, 1) == 0) {
             comm_ranks (is_absent, meet, meet->size, ranks, sizeof (ranks));
-            err_set (&why, TRAIN_ETIMEDOUT,
-                     "%s did not come to the meeting at MASTER_ADDR %s port %u "
-                     "within the deadline",
-                     ranks, party->place->host, party->place->port);
+            err_set (
+                &why, TRAIN_ETIMEDOUT,
+                "%s did not come to the meeting at %s%s port %u within the "
+                "deadline",
+                ranks, party->place->called, party->place->hosts,
+                party->place->port);
             return give_up (meet, &why, err);
         }
     }
@@ -203,7 +215,7 @@ static train_status_t bind_place (struct party *party, int64_t deadline_ms,
                                   train_error_t *err)
 {
     const struct meet_place *place = party->place;
-    const char *host = is_numeric (place->host) ? place->host : NULL;
+    const char *host = is_numeric (place->hosts) ? place->hosts : NULL;
     int64_t until_ms = clock_ms () + BIND_MS;
     train_status_t status;
 
@@ -228,7 +240,7 @@ static train_status_t bind_place (struct party *party, int64_t deadline_ms,
 /* The address by which another machine talks to us, if one does. */
 static void note_host (struct meet *meet, const struct meet_place *place)
 {
-    snprintf (meet->host, sizeof (meet->host), "%s", place->host);
+    snprintf (meet->host, sizeof (meet->host), "%s", place->hosts);
     for (int r = 1; r < meet->size; r++) {
         char text[sizeof (meet->host)];
 

@@ -32,6 +32,7 @@ struct meet {
     int fd;   /* to rank 0; -1 on rank 0 */
     int *fds; /* (size) on rank 0: to each rank, -1 for itself; else NULL */
     char host[64];
+    char at[64]; /* of rank 0's addresses the one that was reached */
 };
 
 struct meet_greeting meet_greeting_of (const struct meet_place *place, int rank,

@@ -66,7 +66,8 @@ rv_job_status_t rv_job_init (const rv_job_options_t *opts, rv_job_t **ret_job,
 /* rv_job_finalize - leave the job and free the handle. NULL is fine. Needed
  * before exec: a PMIx client that ends without it takes the step down. A rank
  * that joins PMIx again waits before until all others have left it: servers take
- * who leaves during a fence for dead (openpmix/openpmix#3931). */
+ * who leaves during a fence for dead (openpmix/openpmix#3931), and Open MPI 4's
+ * mpirun now and then who has left. */
 void rv_job_finalize (rv_job_t *job);
 
 /* Facts of the job; they never fail on a handle that rv_job_init returned. */

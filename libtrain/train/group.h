@@ -89,7 +89,8 @@ typedef struct train_group_options {
  * LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT are all set, by
  * those, so that programs started by rv-exec, torchrun or by hand join too.
  * Collective, under the deadline. Where the ranks meet by PMIx none returns with
- * the group before all have left PMIx: the next group can begin at once.
+ * the group before all have left PMIx, and they join it no more: for later groups
+ * of the process they meet at a port that rank 0 keeps, unless one was not made.
  *   ret_group   end with train_group_destroy */
 train_status_t train_group_create (const train_group_options_t *opts,
                                    train_group_t **ret_group,

@@ -6,6 +6,7 @@
  *   group_mpi own         the program begins and ends MPI itself
  *   group_mpi level       it began MPI for one thread
  *   group_mpi after       another group was made before MPI began
+ *   group_mpi many        host groups, one after the other
  *   group_mpi built       nothing: exit status 0 where there is MPI, else 1
  *   group_mpi mismatch    rank 1 reduces another number of elements
  *   group_mpi late        the last rank does not come in time
@@ -27,7 +28,8 @@
 #endif
 
 #define LARGE 550001 /* of F64: more than one part */
-#define TYPES 6      /* with arithmetic */
+#define MANY  30
+#define TYPES 6 /* with arithmetic */
 
 /* The same call on both groups, each with memory of its own. */
 struct side {
@@ -484,6 +486,24 @@ train_status_t sum (train_group_t *group, float *data, int64_t n,
     return train_all_reduce (group, &t.t, TRAIN_SUM, err);
 }
 
+static int many (void)
+{
+    train_error_t err = {0};
+    int rank = -1;
+
+    for (int i = 0; i < MANY && err.code == TRAIN_OK; i++) {
+        train_group_t *group = join ("host", "one of many", 20000);
+
+        if (!group)
+            return 1;
+        rank = train_group_rank (group);
+        train_barrier (group, &err);
+        train_group_destroy (group);
+    }
+    printf ("rank %d: %s\n", rank, err.code == TRAIN_OK ? "ok" : err.text);
+    return err.code != TRAIN_OK;
+}
+
 #if HAVE_MPI
 static const bool with_mpi = true;
 
@@ -532,6 +552,8 @@ int main (int argc, char **argv)
         train_group_destroy (join ("host", "beside", 60000));
         return join ("mpi", "world", 60000) != NULL;
     }
+    if (argc == 2 && strcmp (argv[1], "many") == 0)
+        return many ();
     if (argc == 2 && strcmp (argv[1], "built") == 0)
         return with_mpi ? 0 : 1;
     if (argc == 2 && strcmp (argv[1], "own") == 0)
@@ -544,8 +566,9 @@ int main (int argc, char **argv)
         && (strcmp (argv[1], "mismatch") == 0 || strcmp (argv[1], "late") == 0
             || strcmp (argv[1], "depart") == 0))
         return fault (argv[1]);
-    fputs ("usage: group_mpi same|own|level|after|built|mismatch|late|depart|"
-           "stopped\n",
-           stderr);
+    fputs (
+        "usage: group_mpi same|own|level|after|many|built|mismatch|late|depart|"
+        "stopped\n",
+        stderr);
     return 2;
 }

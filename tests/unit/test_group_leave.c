@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * test_group_leave.c - ranks that leave PMIx slowly, or not at all, while
- * train_group_create ends on the others
+ * train_group_create ends on the others; and that join it once
  *
  * The ranks meet by Slurm's variables; where a case says so that boot calls
  * itself pmix. What a rank does when it leaves is the case's. */
@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "group_ranks.h"
@@ -24,6 +25,10 @@
 #define TIME_MS 500
 
 /* By the linker's --wrap. */
+rv_job_status_t __real_rv_job_init (const rv_job_options_t *opts,
+                                    rv_job_t **ret_job, rv_job_error_t *err);
+rv_job_status_t __wrap_rv_job_init (const rv_job_options_t *opts,
+                                    rv_job_t **ret_job, rv_job_error_t *err);
 const char *__real_rv_job_boot (const rv_job_t *job);
 void __real_rv_job_finalize (rv_job_t *job);
 const char *__wrap_rv_job_boot (const rv_job_t *job);
@@ -43,7 +48,15 @@ static struct {
     int rank;
     void (*leave) (struct job *job);
     bool is_pmix;
+    int joins;
 } now;
+
+rv_job_status_t __wrap_rv_job_init (const rv_job_options_t *opts,
+                                    rv_job_t **ret_job, rv_job_error_t *err)
+{
+    now.joins++;
+    return __real_rv_job_init (opts, ret_job, err);
+}
 
 const char *__wrap_rv_job_boot (const rv_job_t *job)
 {
@@ -236,13 +249,122 @@ static void test_others (void **state)
     }
 }
 
+static void leave_now (struct job *job)
+{
+    (void)job;
+}
+
+/* Make a group, of which all ranks see [want], and call it. */
+static void make (struct job *job, int rank, const char *name,
+                  int64_t timeout_ms, train_status_t want)
+{
+    train_group_options_t opts = {.size = sizeof (opts),
+                                  .backend = "host",
+                                  .name = name,
+                                  .timeout_ms = timeout_ms};
+    train_group_t *group = NULL;
+    train_error_t err;
+    train_status_t status = train_group_create (&opts, &group, &err);
+
+    if (status == TRAIN_OK && train_group_rank (group) != rank)
+        note (job, rank, "has another rank", 0, 0, 0);
+    if (status == TRAIN_OK)
+        status = train_barrier (group, &err);
+    if (status != want)
+        note (job, rank, name, status, want, now.joins);
+    train_group_destroy (group);
+}
+
+static void want_joins (struct job *job, int rank, const char *what, int n)
+{
+    if (now.joins != n)
+        note (job, rank, what, now.joins, n, 0);
+}
+
+/* What a child finds is the ranks that forked one too. */
+static void make_in_child (struct job *job, int rank, int joins)
+{
+    int end = 0;
+    pid_t pid = fork ();
+
+    if (pid == 0) {
+        make (job, rank, "of children", PATIENCE_MS, TRAIN_OK);
+        want_joins (job, rank, "joins of a child", joins);
+        _exit (0);
+    }
+    if (pid < 0 || waitpid (pid, &end, 0) != pid || end != 0)
+        note (job, rank, "its child", end, 0, 0);
+}
+
+static void body_again (struct job *job, int rank, train_group_t *group)
+{
+    int again = now.is_pmix ? 1 : 3;
+    struct seen *s = &job->shared->seen[rank];
+
+    s->status = train_barrier (group, &s->err);
+    make (job, rank, "second", PATIENCE_MS, TRAIN_OK);
+    make (job, rank, "third", PATIENCE_MS, TRAIN_OK);
+    want_joins (job, rank, "joins of three groups", again);
+    make_in_child (job, rank, again + 1);
+    want_joins (job, rank, "joins with a child", again);
+}
+
+/* PMIx is joined once, another boot as often as groups are made. */
+static void test_again (void **state)
+{
+    (void)state;
+    now.leave = leave_now;
+    for (size_t i = 0; i < 2 * N_LEAVERS; i++) {
+        struct job job = {.layout = leavers[i / 2].layout,
+                          .env = set_step,
+                          .body = body_again,
+                          .arg = (int)i / 2};
+
+        now.is_pmix = i % 2 == 0;
+        run_job (&job);
+        want_ok (&job);
+        free_job (&job);
+    }
+}
+
+/* One rank stays away from a meeting; the next group is made by PMIx. */
+static void body_failed (struct job *job, int rank, train_group_t *group)
+{
+    struct seen *s = &job->shared->seen[rank];
+    bool away = rank == leavers[job->arg].rank;
+
+    s->status = train_barrier (group, &s->err);
+    if (away)
+        poll (NULL, 0, 3 * TIME_MS);
+    make (job, rank, "late", TIME_MS, TRAIN_ETIMEDOUT);
+    make (job, rank, "next", PATIENCE_MS, TRAIN_OK);
+    make (job, rank, "last", PATIENCE_MS, TRAIN_OK);
+    want_joins (job, rank, "joins after a failure", 2);
+}
+
+static void test_failed (void **state)
+{
+    (void)state;
+    now.leave = leave_now;
+    now.is_pmix = true;
+    for (size_t i = 0; i < N_LEAVERS; i++) {
+        struct job job = {.layout = leavers[i].layout,
+                          .env = set_step,
+                          .body = body_failed,
+                          .arg = (int)i};
+
+        run_job (&job);
+        want_ok (&job);
+        free_job (&job);
+    }
+}
+
 int main (void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test (test_late),
-        cmocka_unit_test (test_dead),
-        cmocka_unit_test (test_never),
-        cmocka_unit_test (test_others),
+        cmocka_unit_test (test_late),  cmocka_unit_test (test_dead),
+        cmocka_unit_test (test_never), cmocka_unit_test (test_others),
+        cmocka_unit_test (test_again), cmocka_unit_test (test_failed),
     };
 
     return cmocka_run_group_tests_name ("group_leave", tests, NULL, NULL);
