@@ -22,7 +22,7 @@ static size_t padded (size_t bytes)
 static struct decoder_array take (struct decoder_acts *a, size_t esize,
                                   size_t n, size_t count)
 {
-    struct decoder_array ret = {a->bytes, n ? padded (count * esize) : 0, 0};
+    struct decoder_array ret = {a->bytes, n ? padded (count * esize) : 0, 0, 0};
 
     a->bytes += (n ? n : 1) * padded (count * esize);
     return ret;
@@ -34,7 +34,7 @@ static struct decoder_array borrow (struct decoder_acts *a, bool lent,
                                     size_t bytes)
 {
     size_t *next = lent ? &a->ahead : &a->shared;
-    struct decoder_array ret = {lent ? 0 : *next, 0, lent ? *next + 1 : 0};
+    struct decoder_array ret = {lent ? 0 : *next, 0, lent ? *next + 1 : 0, 0};
 
     *next += padded (bytes);
     return ret;
@@ -66,7 +66,8 @@ static struct decoder_array keep (struct decoder_acts *a, struct rooms *r,
                                   size_t esize, size_t n, size_t count)
 {
     size_t each = padded (count * esize), k = r->n++;
-    struct decoder_array ret = {a->bytes, r->room, r->front + a->room + 1};
+    struct decoder_array ret = {a->bytes, r->room, r->front + a->room + 1,
+                                each};
 
     if (!r->counted) {
         r->each[k] = each;
@@ -77,8 +78,7 @@ static struct decoder_array keep (struct decoder_acts *a, struct rooms *r,
     if (!is_chosen (r, k))
         return take (a, esize, n, count);
     a->room += each;
-    if (a->first > 0)
-        a->bytes += each;
+    a->bytes += a->first * each;
     return ret;
 }
 
@@ -254,12 +254,22 @@ static void lay_work (struct decoder_acts *a, const struct decoder_dims *d,
         *next = end;
 }
 
+/* The blocks that have none are the first. */
+static size_t without_room (const struct decoder_need *need, size_t L)
+{
+    size_t first = 0;
+
+    while (need->until && first < L && need->until[first] == 0)
+        first++;
+    return first;
+}
+
 /* Once to count what is shared, and for the loan. The head's part lies over what
  * blocks share. */
 static void choose (struct rooms *r, const struct decoder_dims *d, size_t N)
 {
     struct decoder_acts counted = {0};
-    size_t kept, first = 0;
+    size_t kept;
 
     lay_blocks (&counted, d, r, N);
     kept = counted.shared;
@@ -269,8 +279,7 @@ static void choose (struct rooms *r, const struct decoder_dims *d, size_t N)
     r->shared = counted.shared;
     if (!r->need->until)
         return;
-    first = r->need->until[0] == 0;
-    choose_rooms (r, first);
+    choose_rooms (r, without_room (r->need, d->L));
     choose_front (r);
 }
 
@@ -282,13 +291,13 @@ static void take_blocks (struct decoder_acts *a, const struct decoder_dims *d,
     choose (&r, d, N);
     r.n = 0;
     a->lends = need->until != NULL;
-    a->first = a->lends && need->until[0] == 0;
+    a->first = without_room (need, d->L);
     a->lent = r.front + r.top;
     a->bytes = shared_by (&r, r.front, r.shared);
     lay_blocks (a, d, &r, N);
     lay_work (a, d, &r, N);
     if (lends_head (&r, r.front, r.shared)) {
-        a->logits = (struct decoder_array){0, 0, a->lent + 1};
+        a->logits = (struct decoder_array){0, 0, a->lent + 1, 0};
         a->lent += padded (need->head);
     }
     a->shared = a->ahead = a->room = 0;

@@ -35,10 +35,10 @@ struct decoder_block {
 /* One array of every block: byte offset of block 0's, and from one block's to
  * the next; 0 where all blocks share one, which is made again in the backward.
  * [lent] not 0: it lies in the loan (decoder_spent.h), the shared one, or that of
- * the first block with a room, [lent] - 1 bytes from its start; of a block without
- * a room at [at]. */
+ * the first block with a room, [lent] - 1 bytes from its start; of blocks without
+ * a room at [at], [early] bytes apart. */
 struct decoder_array {
-    size_t at, step, lent;
+    size_t at, step, lent, early;
 };
 
 /* One arena's use by a batch of (B,T), every array aligned to DECODER_ALIGN.
@@ -386,8 +386,7 @@ train_status_t decoder_take_choices (train_decoder_t *decoder, const void *from,
  * vector is nobody's.
  *   frozen   (n_params) copied; NULL: all train
  *   alone    this is who uses the gradients: where half of the model or less
- *            trains, these are made again with those alone, side by side; nothing
- *            is lent then
+ *            trains, these are made again with those alone, side by side
  * TRAIN_ENOMEM.
  * decoder_is_still - is the parameter that begins at [offset] such?
  * decoder_grad_at - where its gradient begins in the arena.
@@ -418,7 +417,7 @@ static inline void *decoder_act (const train_decoder_t *m,
 
     if (a.lent > 0 && (a.step == 0 || l >= first))
         return (char *)m->loan + a.lent - 1 + (l - first) * a.step;
-    return (char *)m->acts + a.at + l * a.step;
+    return (char *)m->acts + a.at + l * (a.lent > 0 ? a.early : a.step);
 }
 
 static inline const void *decoder_weight (const train_decoder_t *m, size_t u,

@@ -14,10 +14,16 @@ void decoder_spend_grads (train_decoder_t *m, bool lend)
     m->lend = lend;
 }
 
+/* Where the gradients of unit [u] begin, or would: bytes. */
+static size_t grads_at (const train_decoder_t *m, size_t u)
+{
+    return decoder_grad_at (m, m->units[u].first) * m->kern->real_size;
+}
+
 /* Bytes of the gradients before the first line of theirs that is lent. */
 static size_t before_loan (const train_decoder_t *m)
 {
-    size_t first = m->config.tie ? m->units[1].first * m->kern->real_size : 0;
+    size_t first = m->config.tie ? grads_at (m, 1) : 0;
     size_t past = ((uintptr_t)m->grads.t.data + first) % DECODER_ALIGN;
 
     return first + (past ? DECODER_ALIGN - past : 0);
@@ -29,14 +35,14 @@ bool decoder_lendable (const train_decoder_t *m, size_t *until)
 
     if (m->given && until != m->until)
         memcpy (until, m->until, (m->dims.L + 1) * sizeof (*until));
-    if (m->given || m->grad_at)
+    if (m->given || m->in_rooms)
         return m->given;
     for (size_t l = 0; l <= m->dims.L; l++) {
-        size_t end = m->units[l + 1].first * m->kern->real_size;
+        size_t end = grads_at (m, l + 1);
 
         until[l] = end > begin ? end - begin : 0;
     }
-    return true;
+    return until[m->dims.L] > 0;
 }
 
 void *decoder_loan (train_decoder_t *m)

@@ -8,8 +8,9 @@
  * work in, the rooms of the blocks 0..L-1, in which each keeps what its backward
  * reads, the stream into the last norm, and what the head works in. By default it
  * is the gradients: unit l's are written when block l's backward is over. Where
- * the head, whose backward is first, is tied, unit 0's are none of it, and block
- * 0 has no room. */
+ * the head, whose backward is first, is tied, unit 0's are none of it; what is
+ * frozen has none. The first blocks, until whose backward 0 bytes are left, have no
+ * room. */
 #ifndef TRAIN_DECODER_SPENT_H
 #define TRAIN_DECODER_SPENT_H
 
@@ -25,8 +26,7 @@
 void decoder_spend_grads (train_decoder_t *decoder, bool lend);
 train_status_t decoder_settle_grads (train_decoder_t *decoder,
                                      train_error_t *err);
-/* decoder_lendable - [until] (L + 1) of the loan. False: there is none, as the
- * gradients do not lie as the weights do.
+/* decoder_lendable - [until] (L + 1) of the loan. False: there is none.
  * decoder_loan - where it begins, with the decoder's own until; NULL: there is
  * none now. */
 bool decoder_lendable (const train_decoder_t *decoder, size_t *until);

@@ -102,11 +102,6 @@ static train_status_t list_visits (const train_decoder_t *d, size_t **ret,
     return TRAIN_OK;
 }
 
-static bool is_cut (const train_shard_plan_t *plan)
-{
-    return train_shard_moving (plan) != train_shard_size (plan);
-}
-
 train_status_t fsdp_lends_decoder (const struct fsdp_options *o,
                                    const train_decoder_t *d, int world,
                                    bool *ret_lends, size_t *until,
@@ -124,9 +119,10 @@ train_status_t fsdp_lends_decoder (const struct fsdp_options *o,
     if (status == TRAIN_OK) {
         l.plan = plan;
         l.visits = visits;
-        l.base = far ? 0 : train_shard_size (plan) * l.esize;
-        *ret_lends =
-            fsdp_lendable (&l, &at, until) && !o->no_sync && !is_cut (plan);
+        l.base = far   ? 0
+                 : low ? train_shard_moving (plan) * l.esize
+                       : train_shard_size (plan) * l.esize;
+        *ret_lends = fsdp_lendable (&l, &at, until) && !o->no_sync;
     }
     train_shard_plan_destroy (plan);
     free (visits);

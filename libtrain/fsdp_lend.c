@@ -19,32 +19,32 @@ static bool is_twice (const struct fsdp *f, size_t u)
     return f->tail && f->stays[f->n_stays - 1].unit == u;
 }
 
-/* The flat unit of a visit. */
-static const train_shard_unit_t *flat_of (const struct fsdp_lender *l,
-                                          size_t visit)
+/* Where the gradients of a visit's bundle and of those before it end: those of
+ * bundles lie in their order, and what is still has none. */
+static size_t end_of (const struct fsdp_lender *l, size_t visit)
 {
-    int u = train_shard_unit_of (l->plan, (int)l->visits[visit]);
+    int own = train_shard_unit_of (l->plan, (int)l->visits[visit]);
+    size_t bundle = train_shard_unit (l->plan, (size_t)own)->bundle, end = 0;
 
-    return train_shard_unit (l->plan, (size_t)u);
-}
+    for (size_t i = 0; i < train_shard_n_units (l->plan); i++) {
+        const train_shard_unit_t *u = train_shard_unit (l->plan, i);
 
-static size_t end_of (const struct fsdp_lender *l,
-                      const train_shard_unit_t *flat)
-{
-    return (flat->at + flat->chunk) * l->esize;
+        if (!u->still && u->bundle <= bundle)
+            end = (u->at + u->chunk) * l->esize;
+    }
+    return end;
 }
 
 bool fsdp_lendable (const struct fsdp_lender *l, size_t *ret_at, size_t *until)
 {
-    const train_shard_unit_t *twice =
-        l->tail ? flat_of (l, l->n_visits - 1) : NULL;
-    size_t at = twice ? end_of (l, twice) : 0, n = l->n_visits - l->tail, past;
+    size_t at = l->tail ? end_of (l, l->n_visits - 1) : 0;
+    size_t n = l->n_visits - l->tail, past;
     bool any = false;
 
     past = (l->base + at) % DECODER_ALIGN;
     at += past ? DECODER_ALIGN - past : 0;
     for (size_t v = 1; v < n; v++) {
-        size_t end = end_of (l, flat_of (l, v));
+        size_t end = end_of (l, v);
 
         until[v - 1] = end > at ? end - at : 0;
         any |= end > at;
@@ -61,7 +61,7 @@ train_status_t fsdp_loan (struct fsdp *f, const struct fsdp_model *m,
                             f->tail, (uintptr_t)grads, f->esize};
     size_t at, *until;
 
-    f->lends = f->spend != NULL && !f->apart;
+    f->lends = f->spend != NULL;
     if (!f->lends || !f->sharded || !m->lend)
         return TRAIN_OK;
     if (!(until = calloc (f->n_visits, sizeof (*until))))

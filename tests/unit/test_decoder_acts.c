@@ -42,7 +42,8 @@ static void needs (struct moment *m, const char *name, struct decoder_array a,
         m->span[m->n++] = (struct span){
             name, a.lent - 1 + (l - acts.first) * a.step, bytes, true};
     else
-        m->span[m->n++] = (struct span){name, a.at + l * a.step, bytes, false};
+        m->span[m->n++] = (struct span){
+            name, a.at + l * (a.lent > 0 ? a.early : a.step), bytes, false};
 }
 
 #define NEEDS(m, array, bytes) needs (m, #array, acts.array, l, bytes)
@@ -204,7 +205,7 @@ static void test_apart (void **state)
 }
 
 /* Loans of an embedding and blocks of all sizes, also where the first block has
- * none, the last norm much, or one block nearly nothing: the arena is never
+ * none, the last norm much, or one block nearly nothing or two none: the arena is never
  * larger for them, and smaller where there is enough. */
 static void test_lent (void **state)
 {
@@ -212,7 +213,7 @@ static void test_lent (void **state)
     size_t until[MOST_LAYERS + 1];
 
     (void)state;
-    for (int k = 0; k < 24 * 7 * 7 * 4; k++) {
+    for (int k = 0; k < 24 * 7 * 7 * 5; k++) {
         size_t embed = sizes[k / 24 % 7], block = sizes[k / 168 % 7], without;
         int kind = k / 1176;
 
@@ -221,6 +222,8 @@ static void test_lent (void **state)
         until[dims.L] += kind == 2 ? 100000 : 0;
         if (kind == 3)
             until[1] = until[0];
+        if (kind == 4)
+            until[0] = until[1] = 0;
         need = need_of (k % 24);
         check_layout ();
         without = acts.bytes;
