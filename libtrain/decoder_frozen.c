@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * decoder_frozen.c - weights that stay as they are: their gradients are not made,
- * and where those are most of the model, have no memory
+ * decoder_frozen.c - weights that stay as they are: their gradients are not made
+ * and have no memory
  *
  * Beside adapters nearly all weights are such. (Hu et al. 2021,
  * arXiv:2106.09685.) */
@@ -44,14 +44,14 @@ static void find_still (train_decoder_t *m, const bool *frozen)
     }
 }
 
-/* Gradients side by side, if that halves them. */
+/* Gradients side by side, without those that nobody makes. */
 static train_status_t place_grads (train_decoder_t *m, train_error_t *err)
 {
     size_t sum = 0;
 
     for (size_t i = 0; i < m->n_params; i++)
         sum += m->still[i] ? 0 : m->params[i].count;
-    if (sum > m->numel / 2)
+    if (sum == m->numel)
         return TRAIN_OK;
     if (!(m->grad_at = calloc (m->n_params, sizeof (*m->grad_at))))
         return err_set (err, TRAIN_ENOMEM, "no memory for %zu places",

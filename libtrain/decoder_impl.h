@@ -385,8 +385,8 @@ train_status_t decoder_take_choices (train_decoder_t *decoder, const void *from,
  * which is frozen, as one kernel writes them. What a kernel writes of a still
  * vector is nobody's.
  *   frozen   (n_params) copied; NULL: all train
- *   alone    this is who uses the gradients: where half of the model or less
- *            trains, these are made again with those alone, side by side
+ *   alone    this is who uses the gradients: where some are not made, these are
+ *            made again with the others alone, side by side
  * TRAIN_ENOMEM.
  * decoder_is_still - is the parameter that begins at [offset] such?
  * decoder_grad_at - where its gradient begins in the arena.

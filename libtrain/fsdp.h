@@ -14,8 +14,8 @@
  * from forward to backward, and through the passes of a step. TRAIN_DDP sums each
  * flat unit in place, TRAIN_NO_SHARD all of them by one call at the end.
  *
- * Where half of a model or more is frozen, what is gathered for a stay is a bundle
- * of flat units, those that train and those that do not (train/shard.h): both are
+ * Where some of a model is frozen, what is gathered for a stay is a bundle of flat
+ * units, those that train and those that do not (train/shard.h): both are
  * gathered, one behind the other, and gradients are made, kept and reduced of the
  * first alone. Replicas have gradients and masters of what trains alone.
  *
@@ -166,16 +166,15 @@ train_status_t fsdp_lends_decoder (const struct fsdp_options *opts,
 
 /* fsdp_of_decoder - the same for a decoder, whose hooks are set: it is one
  * without arenas for the sharded strategies, with arenas for the others.
- * Destroy the engine before the decoder. Where half of the model or more is
- * frozen, and nothing is offloaded, frozen weights have no masters and no
- * gradients, and are gathered and not reduced.
+ * Destroy the engine before the decoder. Where nothing is offloaded,
+ * frozen weights have no masters and no gradients, and are gathered and not
+ * reduced.
  * TRAIN_EINVAL: a pattern fits no parameter, or frozen fits all. */
 train_status_t fsdp_of_decoder (const struct fsdp_options *opts,
                                 train_group_t *group, train_decoder_t *decoder,
                                 struct fsdp **ret_fsdp, train_error_t *err);
 /* fsdp_wants_apart - is what is [still] (n) to have no masters and no gradients?
- * That is worth more than a shard's gradients as room for activations where it is
- * half of the model. What is offloaded has one order. */
+ * What is offloaded has one order. */
 bool fsdp_wants_apart (const struct fsdp_options *opts,
                        const train_shard_param_t *params, size_t n,
                        const bool *still);

@@ -74,13 +74,11 @@ bool fsdp_wants_apart (const struct fsdp_options *o,
                        const train_shard_param_t *params, size_t n,
                        const bool *still)
 {
-    size_t sum = 0, all = 0;
+    size_t sum = 0;
 
-    for (size_t i = 0; i < n; i++) {
-        all += params[i].count;
-        sum += still && still[i] ? params[i].count : 0;
-    }
-    return sum > 0 && sum >= all - sum && !o->offload && !o->offload_weights;
+    for (size_t i = 0; still && i < n; i++)
+        sum += still[i] ? params[i].count : 0;
+    return sum > 0 && !o->offload && !o->offload_weights;
 }
 
 train_status_t fsdp_still (struct fsdp *f, train_error_t *err)

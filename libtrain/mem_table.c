@@ -135,8 +135,7 @@ static train_status_t freeze (train_decoder_t *m,
 }
 
 /* Elements with moments and masters, of a rank whose optimizer is over [held], of
- * which [most] may train: those that do are side by side where they are half or
- * less (optim.c). Of a shard the rank is meant that has most. */
+ * which [most] may train: those that do are side by side (optim.c). Of a shard the rank is meant that has most. */
 static size_t with_moments (const train_decoder_t *m,
                             const train_trainer_options_t *o, size_t held,
                             size_t most)
@@ -148,7 +147,7 @@ static size_t with_moments (const train_decoder_t *m,
             sum += m->params[i].count;
     if (sum > most)
         sum = most;
-    return sum > held / 2 || o->offload ? held : sum;
+    return o->offload ? held : sum;
 }
 
 /* Is the embedding, whose backward reads no weights, alone in its bundle? */

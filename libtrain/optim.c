@@ -69,9 +69,8 @@ static train_status_t add_ranges (train_adamw_t *a, const train_param_t *params,
     return TRAIN_OK;
 }
 
-/* Moments and masters of the ranges, side by side where that halves them, or as
- * the parameters lie. Of pieces that pass through a GPU all arrays have one
- * order. */
+/* Moments and masters of the ranges, side by side, or as the parameters lie. Of
+ * pieces that pass through a GPU all arrays have one order. */
 static void place_moments (train_adamw_t *a)
 {
     size_t sum = 0;
@@ -81,7 +80,7 @@ static void place_moments (train_adamw_t *a)
         a->range[i].at = a->range[i].grad = a->range[i].offset;
         sum += a->range[i].count;
     }
-    if (!(a->how & ADAMW_OWN) || a->opts.offload || sum > a->numel / 2)
+    if (!(a->how & ADAMW_OWN) || a->opts.offload || sum == a->numel)
         return;
     a->state = 0;
     for (size_t i = 0; i < a->n_ranges; i++) {

@@ -25,9 +25,9 @@ train_status_t adamw_enqueue_copy (train_adamw_t *adamw, DLTensor *weights,
                                    train_error_t *err);
 
 /* Of adamw_create_at.
- * ADAMW_OWN - where the parameters are half of [numel] or less, moments and
- * masters are of them alone, side by side: m, v and masters have fewer elements.
- * Not with offload.
+ * ADAMW_OWN - where the parameters are not all of [numel], moments and masters are
+ * of them alone, side by side: m, v and masters have fewer elements. Not with
+ * offload.
  * Of a GPU, ADAMW_FAR_F32, _BF16 and _F16 - the F32 weights, or the copy of that
  * type which adamw_enqueue_copy writes, are pinned memory of the host: at most
  * one of them is the copy's. */

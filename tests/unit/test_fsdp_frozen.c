@@ -27,6 +27,16 @@
 static const char layers[] =
     "*embed*,*layers.0.*,*layers.[12].mlp*,*layers.1.*norm*,*.k_proj*";
 
+/* A little of the model: whole products and vectors. */
+static const char few[] =
+    "model.norm*,*layers.0.*norm*,*layers.1.*o_proj*,*layers.[02].*down_proj*";
+
+/* What trains: all but layers, adapters, all but few. */
+enum kind { LAYERS, LORA, FEW, KINDS };
+
+static const char *const patterns[KINDS] = {layers, NULL, few};
+static enum kind kind;
+
 static const struct fake_orders no_orders = {.rank = -1};
 
 /* Elements that have gradients: those of kernels that write any that trains. */
@@ -57,7 +67,7 @@ static void check_held (struct job *job, int rank, const struct rank *r)
     bool sharded = run.opts.strategy >= TRAIN_SHARD_GRAD_OP;
     DLTensor *own = train_adamw_masters (r->adamw);
 
-    if (moving == 0 || moving > all / 2)
+    if (moving == 0 || moving == all || (kind == FEW) != (moving > all / 2))
         note (job, rank, "the case is none", 0, 0, moving);
     if (grads > moving / world + pads || m > moving / world + pads)
         note (job, rank, "gradients, moments", (int)grads, (int)m, moving);
@@ -87,6 +97,16 @@ static void check_reduced (struct job *job, int rank, const struct rank *r)
         note (job, rank, "whole gradients", 0, 0, most);
 }
 
+/* A step of one pass has activations where gradients of what trains come. */
+static void check_lent (struct job *job, int rank, const struct rank *r)
+{
+    bool may = r->passes == 1 && r->rows > 0 && !run.opts.no_sync;
+
+    if (run.to_gpu && kind == FEW && run.opts.least == 0
+        && (r->decoder->layout.lent > 0) != may)
+        note (job, rank, "lent", may, 0, r->decoder->layout.lent);
+}
+
 static void body (struct job *job, int rank, train_group_t *group)
 {
     struct seen *seen = &job->shared->seen[rank];
@@ -99,6 +119,7 @@ static void body (struct job *job, int rank, train_group_t *group)
         seen->status = step_agrees (job, rank, &r, s, &seen->err);
     if (seen->status == TRAIN_OK) {
         check_reduced (job, rank, &r);
+        check_lent (job, rank, &r);
         check_unused (job, rank, &r);
     }
     close_rank (&r);
@@ -128,27 +149,28 @@ static void run_on (const char *layout, bool gpu)
     run.hook = NULL;
 }
 
-/* One device's run: adapters, or some layers. */
-static void begin (bool lora, train_dtype_t dtype, bool tie, int steps,
+/* One device's run. */
+static void begin (enum kind k, train_dtype_t dtype, bool tie, int steps,
                    double bound)
 {
-    run.lora = lora ? 2 : 0;
-    run.opts.frozen = lora ? NULL : layers;
+    kind = k;
+    run.lora = k == LORA ? 2 : 0;
+    run.opts.frozen = patterns[k];
     prepare (dtype, tie, steps, bound);
 }
 
 static void set (int s, size_t least, int prefetch, bool no_sync)
 {
     run.opts = opts_of ((train_strategy_t)s, least, prefetch, no_sync);
-    run.opts.frozen = run.lora ? NULL : layers;
+    run.opts.frozen = patterns[kind];
 }
 
 /* 20 steps in double. */
 static void test_double (void **state)
 {
     (void)state;
-    for (int i = 0; i < 4; i++) {
-        begin (i / 2, TRAIN_F64, i % 2, 20, 1e-12);
+    for (int i = 0; i < 2 * KINDS; i++) {
+        begin ((enum kind) (i / 2), TRAIN_F64, i % 2, 20, 1e-12);
         for (int s = TRAIN_NO_SHARD; s <= TRAIN_FULL_SHARD; s++)
             for (int w = 0; w < 4; w++) {
                 set (s, 0, 1, false);
@@ -165,10 +187,10 @@ static void test_combinations (void **state)
     static const size_t least[] = {0, 500, 1300, 100000};
 
     (void)state;
-    for (int i = 0; i < 32; i++) {
+    for (int i = 0; i < 48; i++) {
         int s = TRAIN_DDP + i % 3;
 
-        begin (i / 2 % 2, TRAIN_F64, i / 4 % 2, 2, 1e-12);
+        begin ((enum kind) (i / 2 % KINDS), TRAIN_F64, i / 4 % 2, 2, 1e-12);
         set (s, least[i / 3 % 4], i % 4, s != TRAIN_DDP && i % 5 < 2);
         run.micro = i % 7 % 3;
         run.uneven = i % 2;
@@ -182,13 +204,13 @@ static void test_short (void **state)
     static const train_dtype_t dtype[] = {TRAIN_F32, TRAIN_BF16, TRAIN_F16};
 
     (void)state;
-    for (int i = 0; i < 6; i++) {
-        begin (i % 2, dtype[i / 2], i / 2 == 0, i < 2 ? 1 : 3,
-               i < 2 ? 1e-6 : 1e-3);
+    for (int i = 0; i < 9; i++) {
+        begin ((enum kind) (i % KINDS), dtype[i / 3], i < 3, i < 3 ? 1 : 3,
+               i < 3 ? 1e-6 : 1e-3);
         for (int s = TRAIN_NO_SHARD; s <= TRAIN_FULL_SHARD; s++)
             for (int w = 1; w < 4; w++) {
                 set (s, 0, w % 2, false);
-                run.opts.round_late = w > 1 && i >= 2 && s >= 2;
+                run.opts.round_late = w > 1 && i >= 3 && s >= 2;
                 run.micro = 1 + w % 2;
                 run.uneven = w == 3;
                 run_on (worlds[w], false);
@@ -202,12 +224,13 @@ static void test_gpu (void **state)
     static const train_dtype_t dtype[] = {TRAIN_F32, TRAIN_BF16, TRAIN_F16};
 
     (void)state;
-    for (int i = 0; i < 12; i++) {
-        begin (i % 2, dtype[i / 4], i / 2 % 2, 3, i < 4 ? 1e-5 : 1e-3);
+    for (int i = 0; i < 18; i++) {
+        begin ((enum kind) (i % KINDS), dtype[i / 6], i / 2 % 2, 3,
+               i < 6 ? 1e-5 : 1e-3);
         for (int s = TRAIN_NO_SHARD; s <= TRAIN_FULL_SHARD; s++) {
             set (s, (i + s) % 3 ? 0 : 500, (i + s) % 3,
                  s >= TRAIN_SHARD_GRAD_OP && i % 3 == 2);
-            run.opts.round_late = i % 4 == 3 && i > 3 && s >= 2;
+            run.opts.round_late = i % 4 == 3 && i > 5 && s >= 2;
             if (s >= TRAIN_SHARD_GRAD_OP && i % 5 == 4) {
                 run.opts.reduce = TRAIN_BF16;
                 run.bound = 3e-2;
@@ -261,15 +284,15 @@ static uint64_t hash_of (bool gpu, bool late)
 static void test_late (void **state)
 {
     (void)state;
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 12; i++) {
         uint64_t at_once;
 
-        begin (i % 2, TRAIN_BF16, false, 3, 1e-3);
-        set (i / 4 ? TRAIN_FULL_SHARD : TRAIN_SHARD_GRAD_OP, 0, 1, false);
+        begin ((enum kind) (i % KINDS), TRAIN_BF16, false, 3, 1e-3);
+        set (i / 6 ? TRAIN_FULL_SHARD : TRAIN_SHARD_GRAD_OP, 0, 1, false);
         run.micro = 1;
         run.uneven = false;
-        at_once = hash_of (i / 2 % 2, false);
-        assert_true (at_once != 0 && hash_of (i / 2 % 2, true) == at_once);
+        at_once = hash_of (i / 3 % 2, false);
+        assert_true (at_once != 0 && hash_of (i / 3 % 2, true) == at_once);
     }
 }
 
@@ -297,7 +320,7 @@ static void test_no_masters (void **state)
     static const train_strategy_t strategy[] = {TRAIN_DDP, TRAIN_FULL_SHARD};
 
     (void)state;
-    begin (true, TRAIN_BF16, false, 1, 1e-3);
+    begin (LORA, TRAIN_BF16, false, 1, 1e-3);
     for (int i = 0; i < 2; i++) {
         train_tensor_t whole;
         struct rank r;
@@ -339,6 +362,7 @@ static void hook_strict (struct rank *r)
 static void test_frozen_adapters (void **state)
 {
     (void)state;
+    kind = LORA;
     run.lora = 2;
     run.opts.frozen = "*layers.0.*";
     prepare (TRAIN_F64, false, 2, 1e-12);
@@ -359,7 +383,7 @@ static void test_refused (void **state)
     struct rank r;
 
     (void)state;
-    begin (true, TRAIN_F32, false, 1, 1e-6);
+    begin (LORA, TRAIN_F32, false, 1, 1e-6);
     assert_int_equal (alone ((train_strategy_t)99, &r), TRAIN_EINVAL);
     assert_null (r.fsdp);
     assert_null (r.decoder->still);

@@ -257,6 +257,7 @@ static void weighed (struct job *job, int rank, train_group_t *group)
         .no_sync = run.opts.no_sync,
         .reduce_bf16 = run.opts.reduce == TRAIN_BF16,
         .round_late = run.opts.round_late,
+        .frozen = run.opts.frozen,
     };
     struct rank r = {.group = group};
     struct mem_row rows[MEM_ROWS];
@@ -293,6 +294,8 @@ static void test_bytes (void **state)
         run.opts.reduce = i % 8 < 4 ? TRAIN_F32 : TRAIN_BF16;
         run.opts.round_late = i % 2;
         run.lora = i % 3 == 2 ? 2 : 0;
+        run.opts.frozen =
+            i % 6 == 1 ? "*layers.0.*norm*,*layers.1.*down_proj*" : NULL;
         job.layout = worlds[i % 4];
         fake_open (&no_orders);
         run_job (&job);
