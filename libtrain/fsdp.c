@@ -242,8 +242,8 @@ static train_status_t make_masters (struct fsdp *f, void **ret,
                                     train_error_t *err)
 {
     bool low = f->wdtype != f->dtype;
-    bool far = low ? f->opts.offload : f->brings;
     bool own = f->sharded || (low && !f->apart);
+    bool far = own && (low ? f->opts.offload : f->brings);
     size_t bytes = n_masters (f) * f->esize;
     size_t all = (own && !far ? bytes : 0)
                  + (f->sharded ? train_shard_moving (f->plan) * f->esize : 0);
@@ -258,20 +258,30 @@ static train_status_t make_masters (struct fsdp *f, void **ret,
     return TRAIN_OK;
 }
 
-/* What is still of the shard has no masters: of halves it is in memory of its
- * own, else behind the weights that train. */
-static train_status_t make_base (struct fsdp *f, train_error_t *err)
+/* Bytes of weights that are still in the model's type. */
+static size_t base_bytes (const struct fsdp *f)
 {
-    size_t own = train_shard_moving (f->plan);
+    return (train_shard_size (f->plan) - train_shard_moving (f->plan))
+           * f->wsize;
+}
+
+/* What is still of the shard has no masters: of halves it is in memory of its
+ * own, else behind the [weights] that train. */
+static train_status_t make_base (struct fsdp *f, void *weights,
+                                 train_error_t *err)
+{
+    void *base = NULL;
 
     if (!f->sharded || !f->apart)
         return TRAIN_OK;
     f->own_base = f->wdtype != f->dtype;
-    if (f->own_base)
-        return fsdp_alloc (f, &f->base,
-                           (train_shard_size (f->plan) - own) * f->wsize,
-                           "frozen weights", err);
-    f->base = (char *)f->arena + own * f->esize;
+    if (f->own_base && f->brings)
+        TRY (far_room (f, &base, base_bytes (f), "frozen weights", err));
+    else if (f->own_base)
+        TRY (fsdp_alloc (f, &base, base_bytes (f), "frozen weights", err));
+    else
+        base = (char *)weights + train_shard_moving (f->plan) * f->esize;
+    f->base = base;
     return TRAIN_OK;
 }
 
@@ -303,7 +313,7 @@ static train_status_t make_shard (struct fsdp *f, const struct fsdp_model *m,
 
     f->held.shard = train_shard_size (f->plan);
     TRY (make_masters (f, &weights, err));
-    TRY (make_base (f, err));
+    TRY (make_base (f, weights, err));
     TRY (make_low (f, m, err));
     if (f->sharded) {
         grads = (char *)f->arena + (f->far ? 0 : n * f->esize);
@@ -395,13 +405,15 @@ void fsdp_destroy (struct fsdp *f)
     if (f->own_low && !f->brings)
         f->ops->free (f->low);
     else if (f->own_low && f->low)
-        f->ops->unpin (f->low, train_shard_size (f->plan) * f->wsize);
+        f->ops->unpin (f->low, train_shard_moving (f->plan) * f->wsize);
     f->ops->free (f->all);
-    if (f->own_base)
+    if (f->own_base && !f->brings)
         f->ops->free (f->base);
+    else if (f->own_base && f->base)
+        f->ops->unpin (f->base, base_bytes (f));
     f->ops->free (f->arena);
     if (f->far)
-        f->ops->unpin (f->far, train_shard_size (f->plan) * f->esize);
+        f->ops->unpin (f->far, n_masters (f) * f->esize);
     fsdp_flats_free (f);
     free (f->stays);
     free (f->stay_of);

@@ -166,18 +166,12 @@ train_status_t fsdp_lends_decoder (const struct fsdp_options *opts,
 
 /* fsdp_of_decoder - the same for a decoder, whose hooks are set: it is one
  * without arenas for the sharded strategies, with arenas for the others.
- * Destroy the engine before the decoder. Where nothing is offloaded,
- * frozen weights have no masters and no gradients, and are gathered and not
- * reduced.
+ * Destroy the engine before the decoder. Frozen weights have no masters and no
+ * gradients, and are gathered and not reduced.
  * TRAIN_EINVAL: a pattern fits no parameter, or frozen fits all. */
 train_status_t fsdp_of_decoder (const struct fsdp_options *opts,
                                 train_group_t *group, train_decoder_t *decoder,
                                 struct fsdp **ret_fsdp, train_error_t *err);
-/* fsdp_wants_apart - is what is [still] (n) to have no masters and no gradients?
- * What is offloaded has one order. */
-bool fsdp_wants_apart (const struct fsdp_options *opts,
-                       const train_shard_param_t *params, size_t n,
-                       const bool *still);
 /* fsdp_plan_of_decoder - the plan that an engine over it makes, sharded by [world]
  * ranks, once decoder_freeze has been called. TRAIN_EINVAL, TRAIN_ENOMEM. */
 train_status_t fsdp_plan_of_decoder (const struct fsdp_options *opts,

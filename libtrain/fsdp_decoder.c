@@ -357,7 +357,7 @@ train_status_t fsdp_adamw (const struct fsdp *f, const train_decoder_t *d,
     train_dtype_of (f->weights.t.dtype, &dtype, NULL);
     status = adamw_create_at (
         &o, dtype, (size_t)train_tensor_numel (&f->weights.t), params, first, k,
-        ADAMW_OWN | fsdp_far (f), &adamw, err);
+        ADAMW_OWN | (f->sharded ? ADAMW_ORDER : 0) | fsdp_far (f), &adamw, err);
     free (first);
     free (params);
     if (status == TRAIN_OK && f->apart)

@@ -87,14 +87,11 @@ static train_status_t find_grads (const train_decoder_t *d,
     return TRAIN_OK;
 }
 
-static void mark_still (const struct fsdp_options *o,
-                        train_shard_param_t *params, size_t n,
+static void mark_still (train_shard_param_t *params, size_t n,
                         const struct fsdp_rules *r)
 {
-    bool apart = fsdp_wants_apart (o, params, n, r->still);
-
     for (size_t i = 0; i < n; i++)
-        params[i].still = apart && r->still[i];
+        params[i].still = r->still[i];
 }
 
 train_status_t fsdp_make_rules (const struct fsdp_options *o,
@@ -112,11 +109,11 @@ train_status_t fsdp_make_rules (const struct fsdp_options *o,
     train_shard_plan_destroy (names);
     if (status != TRAIN_OK)
         return status;
-    TRY (decoder_freeze (d, r->frozen, !sharded && !o->offload, err));
+    TRY (decoder_freeze (d, r->frozen, !sharded, err));
     TRY (find_still (d, r, err));
     if (!sharded)
         return find_grads (d, r, err);
-    mark_still (o, params, n, r);
+    mark_still (params, n, r);
     return TRAIN_OK;
 }
 
@@ -133,7 +130,7 @@ train_status_t fsdp_plan_of_decoder (const struct fsdp_options *o,
     if (status == TRAIN_OK)
         status = find_still (d, &rules, err);
     if (status == TRAIN_OK) {
-        mark_still (o, params, n, &rules);
+        mark_still (params, n, &rules);
         status = plan_of (o, params, n, world, ret, err);
     }
     fsdp_free_rules (&rules);

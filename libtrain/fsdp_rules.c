@@ -70,17 +70,6 @@ train_status_t fsdp_match (const train_shard_plan_t *plan, const char *no_decay,
     return TRAIN_OK;
 }
 
-bool fsdp_wants_apart (const struct fsdp_options *o,
-                       const train_shard_param_t *params, size_t n,
-                       const bool *still)
-{
-    size_t sum = 0;
-
-    for (size_t i = 0; still && i < n; i++)
-        sum += still[i] ? params[i].count : 0;
-    return sum > 0 && !o->offload && !o->offload_weights;
-}
-
 train_status_t fsdp_still (struct fsdp *f, train_error_t *err)
 {
     for (size_t i = 0; i < train_shard_n_params (f->plan); i++) {

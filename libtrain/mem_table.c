@@ -120,7 +120,7 @@ static train_status_t freeze (train_decoder_t *m,
                               const train_trainer_options_t *o,
                               train_error_t *err)
 {
-    bool whole = o->offload || o->strategy >= TRAIN_SHARD_GRAD_OP;
+    bool whole = o->strategy >= TRAIN_SHARD_GRAD_OP;
     bool *frozen = calloc (m->n_params, sizeof (*frozen));
     train_status_t status;
 
@@ -134,20 +134,17 @@ static train_status_t freeze (train_decoder_t *m,
     return status;
 }
 
-/* Elements with moments and masters, of a rank whose optimizer is over [held], of
- * which [most] may train: those that do are side by side (optim.c). Of a shard the rank is meant that has most. */
+/* Elements with moments and masters, of a rank of whose optimizer's [most] may
+ * train (optim.c). Of a shard the rank is meant that has most. */
 static size_t with_moments (const train_decoder_t *m,
-                            const train_trainer_options_t *o, size_t held,
-                            size_t most)
+                            const train_trainer_options_t *o, size_t most)
 {
     size_t sum = 0;
 
     for (size_t i = 0; i < m->n_params; i++)
         if (trains (m, o->frozen, m->params[i].name))
             sum += m->params[i].count;
-    if (sum > most)
-        sum = most;
-    return o->offload ? held : sum;
+    return sum < most ? sum : most;
 }
 
 /* Is the embedding, whose backward reads no weights, alone in its bundle? */
@@ -249,7 +246,7 @@ static train_status_t add_model (struct table *t, const train_decoder_t *m,
                                  bool alone, train_error_t *err)
 {
     size_t real = m->kern->real_size, elem = m->kern->elem_size;
-    size_t held = m->numel, masters = held, late = 0, over, most;
+    size_t held = m->numel, masters = held, late = 0, over, moments;
     size_t grads = m->grad_numel + decoder_sink (m);
     const char *wide = real == sizeof (double) ? "F64" : "F32";
     const char *own = train_dtype_name (m->config.dtype);
@@ -260,23 +257,25 @@ static train_status_t add_model (struct table *t, const train_decoder_t *m,
         late = o->round_late && elem < real ? masters : 0;
         TRY (add_whole (t, m, o, plan, gpu, wide, err));
     } else if (alone || m->grad_at) {
-        masters = with_moments (m, o, held, held);
+        masters = with_moments (m, o, held);
     }
-    most = plan ? masters : held;
     over = plan && elem < real ? masters : held;
+    moments = plan && o->offload ? masters
+                                 : with_moments (m, o, plan ? masters : held);
     add (t, "weights", own, o->offload_weights ? 0 : (held - late) * elem,
          false);
     add (t, "masters of the weights", wide,
          elem == real || o->offload ? 0 : masters * real, false);
     add (t, "gradients", wide, grads * real, false);
-    add (t, "AdamW's moments", wide,
-         o->offload ? 0 : 2 * with_moments (m, o, over, most) * real, false);
+    add (t, "AdamW's moments", wide, o->offload ? 0 : 2 * moments * real,
+         false);
     add (t, "pieces of what is offloaded",
          o->offload || !o->offload_weights ? wide : own,
-         adamw_far_bytes (held, pieces_of (m, o)), false);
+         adamw_far_bytes (o->offload ? moments : over, pieces_of (m, o)),
+         false);
     if (o->offload)
         add_far (t, "masters and moments", wide,
-                 (elem < real ? 3 : 2) * held * real);
+                 ((elem < real ? masters : 0) + 2 * moments) * real);
     if (o->offload_weights)
         add_far (t, "weights, offloaded", own, held * elem);
     return TRAIN_OK;

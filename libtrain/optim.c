@@ -69,8 +69,8 @@ static train_status_t add_ranges (train_adamw_t *a, const train_param_t *params,
     return TRAIN_OK;
 }
 
-/* Moments and masters of the ranges, side by side, or as the parameters lie. Of
- * pieces that pass through a GPU all arrays have one order. */
+/* Moments and masters of the ranges, side by side, or as the parameters lie, as far
+ * as these go. Of pieces that pass through a GPU all arrays have one order. */
 static void place_moments (train_adamw_t *a)
 {
     size_t sum = 0;
@@ -80,12 +80,13 @@ static void place_moments (train_adamw_t *a)
         a->range[i].at = a->range[i].grad = a->range[i].offset;
         sum += a->range[i].count;
     }
-    if (!(a->how & ADAMW_OWN) || a->opts.offload || sum == a->numel)
+    if (!(a->how & ADAMW_OWN) || sum == a->numel)
         return;
     a->state = 0;
     for (size_t i = 0; i < a->n_ranges; i++) {
-        a->range[i].at = a->state;
-        a->state += a->range[i].count;
+        if (!a->opts.offload || !(a->how & ADAMW_ORDER))
+            a->range[i].at = a->state;
+        a->state = a->range[i].at + a->range[i].count;
     }
     if (a->state == 0)
         a->state = 1; /* a shard without what trains */
@@ -141,8 +142,8 @@ static train_status_t add_far (train_adamw_t *a, train_error_t *err)
 {
     unsigned arrays = adamw_far_arrays (a->opts.offload, a->how);
 
-    return arrays ? adamw_far_create (a->ops, a->device, a->numel, arrays,
-                                      &a->far, err)
+    return arrays ? adamw_far_create (a->ops, a->device, adamw_far_numel (a),
+                                      arrays, &a->far, err)
                   : TRAIN_OK;
 }
 

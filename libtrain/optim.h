@@ -26,8 +26,9 @@ train_status_t adamw_enqueue_copy (train_adamw_t *adamw, DLTensor *weights,
 
 /* Of adamw_create_at.
  * ADAMW_OWN - where the parameters are not all of [numel], moments and masters are
- * of them alone, side by side: m, v and masters have fewer elements. Not with
- * offload.
+ * of them alone, side by side: m, v and masters have fewer elements.
+ * ADAMW_ORDER - weights or their copy pass through the GPU as well: with offload
+ * moments lie as these do, and end with the last parameter.
  * Of a GPU, ADAMW_FAR_F32, _BF16 and _F16 - the F32 weights, or the copy of that
  * type which adamw_enqueue_copy writes, are pinned memory of the host: at most
  * one of them is the copy's. */
@@ -35,6 +36,7 @@ train_status_t adamw_enqueue_copy (train_adamw_t *adamw, DLTensor *weights,
 #define ADAMW_FAR_F32  2U
 #define ADAMW_FAR_BF16 4U
 #define ADAMW_FAR_F16  8U
+#define ADAMW_ORDER    16U
 
 /* adamw_create_at - train_adamw_create of a part of a model.
  *   first   (n) number of each parameter's first element in the model; NULL: its
@@ -50,7 +52,7 @@ train_status_t adamw_create_at (const train_adamw_options_t *opts,
                                 train_adamw_t **ret_adamw, train_error_t *err);
 /* adamw_place_grads - gradients are not laid out as the weights are: [n] of them, of
  * a parameter that begins at [offset] from [at] on. Neighbours that train are
- * neighbours there. Not with offload. */
+ * neighbours there. */
 void adamw_place_grads (train_adamw_t *adamw, size_t n,
                         size_t (*at) (const void *arg, size_t offset),
                         const void *arg);

@@ -47,4 +47,17 @@ static inline bool adamw_is_half (const train_adamw_t *a)
     return a->dtype == TRAIN_BF16 || a->dtype == TRAIN_F16;
 }
 
+/* Elements of what passes through a GPU, where a range of it begins: with the
+ * moments, or as the parameters lie. */
+static inline size_t adamw_far_numel (const train_adamw_t *a)
+{
+    return a->opts.offload ? a->state : a->numel;
+}
+
+static inline size_t adamw_far_at (const train_adamw_t *a,
+                                   const struct adamw_range *r)
+{
+    return a->opts.offload ? r->at : r->offset;
+}
+
 #endif

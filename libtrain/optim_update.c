@@ -126,11 +126,11 @@ struct update {
     void *stream;
 };
 
-/* Elements from number [first] on, of a range. */
+/* Elements from number [behind] on, of a range. */
 struct part {
     float *p, *m, *v;
     uint16_t *copy;
-    size_t first, n;
+    size_t behind, n;
 };
 
 /* The kernel writes the copy of bf16 itself. */
@@ -139,31 +139,30 @@ static void update_part (const struct update *u, const struct adamw_range *r,
 {
     const train_adamw_t *a = u->adamw;
     const train_adamw_options_t *o = &a->opts;
-    const float *grads = u->grads + r->grad + (x->first - r->offset);
+    const float *grads = u->grads + r->grad + x->behind;
     struct adamw_key key = key_of (a);
 
     a->ops->flat->adamw (x->p, u->f16 ? NULL : x->copy, x->m, x->v, grads,
                          u->factor, x->n, u->lr, o->beta1, o->beta2, o->eps,
                          r->decay ? o->weight_decay : 0, a->updates + 1,
-                         r->first + (x->first - r->offset),
-                         o->stochastic ? key.word : NULL, u->stream);
+                         r->first + x->behind, o->stochastic ? key.word : NULL,
+                         u->stream);
     if (u->f16)
         backend_cast (a->ops, x->copy, TRAIN_F16, x->p, TRAIN_F32, x->n,
                       u->stream);
 }
 
-/* Elements of range [r] from number [from] on. What was brought begins at [at]
- * with number [first]; the rest is where it is. */
+/* Elements of range [r] from number [behind] on. What was brought of it begins
+ * [piece] elements from [at]; the rest is where it is. */
 static struct part part_of (const struct update *u, const struct adamw_range *r,
-                            void *const at[], size_t first, size_t from)
+                            void *const at[], size_t piece, size_t behind)
 {
     const train_adamw_t *a = u->adamw;
-    size_t moment = r->at + (from - r->offset), piece = from - first;
-    struct part x = {u->weights + master_at (a, r) + (from - r->offset),
-                     (float *)start (&a->m.t) + moment,
-                     (float *)start (&a->v.t) + moment,
-                     u->copy ? u->copy + from : NULL,
-                     from,
+    struct part x = {u->weights + master_at (a, r) + behind,
+                     (float *)start (&a->m.t) + r->at + behind,
+                     (float *)start (&a->v.t) + r->at + behind,
+                     u->copy ? u->copy + r->offset + behind : NULL,
+                     behind,
                      0};
 
     if (at[ADAMW_FAR_P])
@@ -184,8 +183,9 @@ static bool trains_in (const void *arg, size_t first, size_t n)
 
     for (size_t i = 0; i < u->adamw->n_ranges; i++) {
         const struct adamw_range *r = &u->adamw->range[i];
+        size_t at = adamw_far_at (u->adamw, r);
 
-        if (r->offset < first + n && first < r->offset + r->count)
+        if (at < first + n && first < at + r->count)
             return true;
     }
     return false;
@@ -199,15 +199,15 @@ static void update_piece (void *arg, void *const at[], size_t first, size_t n)
 
     for (size_t i = 0; i < a->n_ranges; i++) {
         const struct adamw_range *r = &a->range[i];
-        size_t from = r->offset > first ? r->offset : first;
-        size_t end = r->offset + r->count;
+        size_t at_far = adamw_far_at (a, r), end = at_far + r->count;
+        size_t from = at_far > first ? at_far : first;
         struct part x;
 
         if (end > first + n)
             end = first + n;
         if (from >= end)
             continue;
-        x = part_of (u, r, at, first, from);
+        x = part_of (u, r, at, from - first, from - at_far);
         x.n = end - from;
         update_part (u, r, &x);
     }
@@ -230,7 +230,7 @@ static train_status_t update_mixed (train_adamw_t *a, DLTensor *weights,
     void *arrays[ADAMW_FAR_ARRAYS] = {NULL};
 
     if (!a->far) {
-        update_piece (&u, arrays, 0, a->numel);
+        update_piece (&u, arrays, 0, adamw_far_numel (a));
         return TRAIN_OK;
     }
     if (p->device.device_type != kDLCUDA)
@@ -241,8 +241,8 @@ static train_status_t update_mixed (train_adamw_t *a, DLTensor *weights,
     }
     if (a->how & (ADAMW_FAR_BF16 | ADAMW_FAR_F16))
         arrays[ADAMW_FAR_COPY] = copy;
-    return adamw_far_run (a->far, arrays, a->numel, stream, trains_in,
-                          update_piece, &u, err);
+    return adamw_far_run (a->far, arrays, adamw_far_numel (a), stream,
+                          trains_in, update_piece, &u, err);
 }
 
 static train_status_t check_step (const train_adamw_t *a,

@@ -115,8 +115,8 @@ train_status_t trainer_gpu_create (train_trainer_t *t, struct trainer_gpu **ret,
     if (status == TRAIN_OK)
         status = fsdp_match (g->plan, o->no_decay, o->frozen, &g->no_decay,
                              &g->frozen, err);
-    if (status == TRAIN_OK) /* what is offloaded has one order */
-        status = decoder_freeze (t->decoder, g->frozen, !o->offload, err);
+    if (status == TRAIN_OK)
+        status = decoder_freeze (t->decoder, g->frozen, true, err);
     if (status == TRAIN_OK)
         status = decoder_want_grads (t->decoder, err);
     if (status == TRAIN_OK)

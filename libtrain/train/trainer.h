@@ -66,9 +66,8 @@ typedef struct train_trainer_options {
                              biases: patterns (fnmatch(3)) of names, joined by
                              commas. Read by create; NULL = none */
     const char *frozen;   /* as above: parameters that stay as they are. They
-                             have no part in the norm, and where nothing is
-                             offloaded no masters, moments and gradients on any
-                             rank */
+                             have no part in the norm, and no masters, moments
+                             and gradients on any rank */
     const train_scaler_options_t *scaler; /* of F16: losses are scaled, and a
                              step that is not finite shrinks the scale. Copied by
                              create; NULL = not at all */
@@ -135,10 +134,10 @@ train_status_t train_trainer_init_hf (train_trainer_t *trainer, const char *dir,
 /* train_trainer_plan - who has which elements. It lives with the trainer, as
  * do the tensors below: this rank's shard of plan's rank train_trainer_place.
  * Without sharding it is a plan of one rank, and place is 0. Weights are masters.
- * Where some is frozen and nothing is offloaded, m and v have the elements that train
- * alone, side by side. Of BF16 and F16 so have masters: sharded,
- * weights are then the train_shard_moving elements that may train, and without
- * sharding the decoder's own.
+ * Where some is frozen, m and v have the elements that train alone, side by side; of
+ * a shard with offload they lie as the weights do and end with the last of them. Of
+ * BF16 and F16 so have masters: sharded, weights are then the train_shard_moving
+ * elements that may train, and without sharding the decoder's own.
  * Local. */
 const train_shard_plan_t *train_trainer_plan (const train_trainer_t *trainer);
 int train_trainer_place (const train_trainer_t *trainer);

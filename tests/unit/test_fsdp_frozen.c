@@ -21,6 +21,7 @@
 #include "libtrain/decoder_impl.h"
 #include "libtrain/fsdp_impl.h"
 #include "libtrain/group_impl.h"
+#include "libtrain/optim_far.h"
 
 /* Whole units, and parts of one that lie between parts that train; some of a
  * fused product. */
@@ -242,6 +243,30 @@ static void test_gpu (void **state)
     }
 }
 
+/* Moments and masters in the host's memory, and weights: in small pieces. */
+static void test_offload (void **state)
+{
+    static const train_dtype_t dtype[] = {TRAIN_F32, TRAIN_BF16};
+
+    (void)state;
+    adamw_far_piece (100);
+    for (int i = 0; i < 2 * KINDS; i++) {
+        begin ((enum kind) (i % KINDS), dtype[i / KINDS], i % 2, 3,
+               i < KINDS ? 1e-5 : 1e-3);
+        for (int k = 0; k < 8; k++) {
+            int s = TRAIN_NO_SHARD + k % 4;
+
+            set (s, 0, 1, false);
+            run.opts.offload = k < 4 || k % 2;
+            run.opts.offload_weights = k >= 4 && s >= TRAIN_SHARD_GRAD_OP;
+            run.micro = (i + k) % 3;
+            run.uneven = false;
+            run_on (worlds[(i + k) % 4], true);
+        }
+    }
+    adamw_far_piece (0);
+}
+
 /* Bits of what the steps come to. */
 static void hash (struct job *job, int rank, train_group_t *group)
 {
@@ -398,6 +423,7 @@ int main (void)
         cmocka_unit_test (test_combinations),
         cmocka_unit_test (test_short),
         cmocka_unit_test (test_gpu),
+        cmocka_unit_test (test_offload),
         cmocka_unit_test (test_late),
         cmocka_unit_test (test_no_masters),
         cmocka_unit_test (test_refused),

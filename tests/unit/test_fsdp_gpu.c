@@ -258,6 +258,8 @@ static void weighed (struct job *job, int rank, train_group_t *group)
         .reduce_bf16 = run.opts.reduce == TRAIN_BF16,
         .round_late = run.opts.round_late,
         .frozen = run.opts.frozen,
+        .offload = run.opts.offload,
+        .offload_weights = run.opts.offload_weights,
     };
     struct rank r = {.group = group};
     struct mem_row rows[MEM_ROWS];
@@ -272,7 +274,9 @@ static void weighed (struct job *job, int rank, train_group_t *group)
                                   false, rows, &n, &seen->err);
     }
     for (size_t i = 0; i < n; i++)
-        sum += rows[i].acts || strcmp (rows[i].what, "AdamW's moments") == 0
+        sum += rows[i].acts || rows[i].host
+                       || strcmp (rows[i].what, "AdamW's moments") == 0
+                       || strncmp (rows[i].what, "pieces", 6) == 0
                    ? 0
                    : rows[i].bytes;
     if ((cuda && taken + 64 < sum) || taken > sum + 8 * 64)
@@ -295,7 +299,9 @@ static void test_bytes (void **state)
         run.opts.round_late = i % 2;
         run.lora = i % 3 == 2 ? 2 : 0;
         run.opts.frozen =
-            i % 6 == 1 ? "*layers.0.*norm*,*layers.1.*down_proj*" : NULL;
+            i % 3 == 1 ? "*layers.0.*norm*,*layers.1.*down_proj*" : NULL;
+        run.opts.offload = i % 8 == 4;
+        run.opts.offload_weights = i % 8 == 2;
         job.layout = worlds[i % 4];
         fake_open (&no_orders);
         run_job (&job);

@@ -127,13 +127,11 @@ static void run_on (const char *layout, rank_f body, uint64_t ret[MAX_RANKS])
     fake_close ();
 }
 
-/* With weights offloaded, alone and beside the optimizer's state. A shard some
- * of which is frozen has another order where nothing is. */
+/* With weights offloaded, alone and beside the optimizer's state. */
 static void compare (const char *layout)
 {
     uint64_t want[MAX_RANKS] = {0}, got[MAX_RANKS] = {0};
 
-    run.weights = run.lora.rank > 0 || run.frozen;
     run_on (layout, steps_body, want);
     run.weights = true;
     for (int i = 0; i < 2; i++) {
@@ -205,6 +203,29 @@ static void test_frozen (void **state)
     compare ("aa");
     run.lora = (train_lora_t){0};
     run.stochastic = false;
+}
+
+/* Replicas: moments and masters of what trains alone, side by side
+ * there as here. */
+static void test_replicas (void **state)
+{
+    static const char *const layout[] = {"aa", "aba"};
+
+    (void)state;
+    run.frozen = "*q_proj*,*layers.1*,*norm*";
+    for (int i = 0; i < 8; i++) {
+        uint64_t want[MAX_RANKS] = {0}, got[MAX_RANKS] = {0};
+
+        run.strategy = i / 4 ? TRAIN_DDP : TRAIN_NO_SHARD;
+        run.dtype = i / 2 % 2 ? TRAIN_BF16 : TRAIN_F32;
+        run_on (layout[i % 2], steps_body, want);
+        run.offload = true;
+        run_on (layout[i % 2], steps_body, got);
+        run.offload = false;
+        assert_true (got[0] != 0);
+        assert_memory_equal (got, want, sizeof (got));
+    }
+    run.frozen = NULL;
 }
 
 /* Saved with weights there and gone on with here, and the other way. */
@@ -296,10 +317,11 @@ static void test_refused (void **state)
 int main (void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test (test_float),  cmocka_unit_test (test_bf16),
-        cmocka_unit_test (test_f16),    cmocka_unit_test (test_prefetch),
-        cmocka_unit_test (test_frozen), cmocka_unit_test (test_resume),
-        cmocka_unit_test (test_bytes),  cmocka_unit_test (test_refused),
+        cmocka_unit_test (test_float),   cmocka_unit_test (test_bf16),
+        cmocka_unit_test (test_f16),     cmocka_unit_test (test_prefetch),
+        cmocka_unit_test (test_frozen),  cmocka_unit_test (test_replicas),
+        cmocka_unit_test (test_resume),  cmocka_unit_test (test_bytes),
+        cmocka_unit_test (test_refused),
     };
 
     return cmocka_run_group_tests (tests, set_up, tear_down);
