@@ -7,6 +7,7 @@
  * visits is the same on all ranks, so their gathers meet. */
 #include "reference.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +24,7 @@ struct units {
     size_t world, rank;
     char **part;   /* (units) this rank's chunk: of the device, or pinned */
     uint64_t own;  /* sum of them, when they were made */
-    uint64_t hash; /* of all ranks' */
+    uint64_t hash; /* of all ranks': the sum of theirs */
     char *slot;    /* of the device: a whole unit, padded */
 };
 
@@ -316,56 +317,59 @@ static train_status_t make_slot (struct units *r, train_error_t *err)
     return TRAIN_OK;
 }
 
-/* Sums of [v] (n) over the ranks, where the group moves memory. */
-static train_status_t sum_ranks (const struct units *r, int64_t *v, int64_t n,
-                                 train_error_t *err)
-{
-    const struct backend_ops *b = r->m->ops;
-    size_t bytes = (size_t)n * sizeof (*v);
-    train_status_t status;
-    train_tensor_t view;
-    void *there = NULL;
+/* What a rank says of its part. Sent as it stands. */
+struct card {
+    uint64_t own;
+    int32_t code;
+    char text[sizeof (((train_error_t *)0)->text)];
+};
 
-    TRY (b->alloc (r->m->device, bytes, &there, err));
-    status = b->copy (there, v, bytes, r->m->stream, err);
-    if (status == TRAIN_OK)
-        status = b->sync (r->m->stream, err);
-    if (status == TRAIN_OK)
-        status = train_tensor_view (&view, there, TRAIN_I64, 1, &n, err);
-    if (status == TRAIN_OK) {
-        if (r->m->gpu)
-            view.t.device = r->m->config.device;
-        status = train_all_reduce (r->o.group, &view.t, TRAIN_SUM, err);
+/* The first that failed is named everywhere but there, where the text is longer. */
+static train_status_t judge (const struct card *cards, size_t n,
+                             train_status_t status, uint64_t *ret_hash,
+                             train_error_t *err)
+{
+    if (status != TRAIN_OK)
+        return status;
+    *ret_hash = 0;
+    for (size_t r = 0; r < n; r++) {
+        if (cards[r].code != TRAIN_OK)
+            return err_set (err, (train_status_t)cards[r].code,
+                            "reference: another rank failed: rank %zu: %.*s", r,
+                            (int)sizeof (cards[r].text), cards[r].text);
+        *ret_hash += cards[r].own;
     }
-    if (status == TRAIN_OK)
-        status = b->copy (v, there, bytes, r->m->stream, err);
-    if (status == TRAIN_OK)
-        status = b->sync (r->m->stream, err);
-    b->free (there);
-    return status;
+    return TRAIN_OK;
 }
 
-/* In halves, whose sums have room. A rank whose part is not there comes as well,
- * and says so. */
-static train_status_t hash_all (struct units *r, train_status_t status,
-                                train_error_t *err)
+/* All ranks come here, one whose part could not be made as well.
+ *   own        the sum of this rank's part
+ *   ret_hash   of all; written where none failed */
+static train_status_t agree (train_group_t *group, uint64_t own,
+                             train_status_t status, uint64_t *ret_hash,
+                             train_error_t *err)
 {
-    int64_t v[] = {(int64_t)(r->own & UINT32_MAX), (int64_t)(r->own >> 32),
-                   status != TRAIN_OK};
+    size_t n = group ? (size_t)train_group_size (group) : 1;
+    size_t *lens = calloc (n, sizeof (*lens));
+    struct card mine = {.own = own, .code = status};
     train_error_t lost = {0};
+    void *cards = NULL;
     train_status_t s = TRAIN_OK;
 
-    if (r->world > 1)
-        s = sum_ranks (r, v, 3, &lost);
-    if (status != TRAIN_OK) /* its own text tells more */
-        return status;
-    if (s != TRAIN_OK)
-        return err_set (err, s, "%s", lost.text);
-    if (v[2] > 0)
-        return err_set (err, TRAIN_EPEER,
-                        "reference: another rank failed: it has not its part");
-    r->hash = (uint64_t)v[0] + ((uint64_t)v[1] << 32);
-    return TRAIN_OK;
+    if (status != TRAIN_OK && err)
+        snprintf (mine.text, sizeof (mine.text), "%s", err->text);
+    if (!lens)
+        s = err_set (&lost, TRAIN_ENOMEM, "no memory for a reference");
+    else if (n > 1)
+        s = train_gather_object (group, &mine, sizeof (mine), -1, &cards, lens,
+                                 &lost);
+    free (lens);
+    if (s == TRAIN_OK)
+        status = judge (n > 1 ? cards : &mine, n, status, ret_hash, err);
+    else if (status == TRAIN_OK) /* else its own text tells more */
+        status = err_set (err, s, "%s", lost.text);
+    free (cards);
+    return status;
 }
 
 static train_status_t fill (struct units *r, train_error_t *err)
@@ -377,9 +381,9 @@ static train_status_t fill (struct units *r, train_error_t *err)
     return sum_parts (r, &r->own, err);
 }
 
-static train_status_t set_up (struct units *r,
-                              const train_decoder_config_t *config,
-                              train_error_t *err)
+static train_status_t make (struct units *r,
+                            const train_decoder_config_t *config,
+                            train_error_t *err)
 {
     train_decoder_config_t c = *config;
     struct decoder_hooks hooks = {before, after, r};
@@ -387,9 +391,18 @@ static train_status_t set_up (struct units *r,
     c.lora = (train_lora_t){0};
     c.recompute = TRAIN_RECOMPUTE_BLOCKS;
     TRY (decoder_create_bare (&c, &r->m, err));
-    TRY (hash_all (r, fill (r, err), err));
+    TRY (fill (r, err));
     decoder_set_hooks (r->m, &hooks);
     return reference_open_any (r->m, &r->plain, err);
+}
+
+static train_status_t set_up (struct units *r,
+                              const train_decoder_config_t *config,
+                              train_error_t *err)
+{
+    train_status_t status = make (r, config, err);
+
+    return agree (r->o.group, r->own, status, &r->hash, err);
 }
 
 train_status_t train_reference_open_units (

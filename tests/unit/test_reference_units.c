@@ -219,8 +219,80 @@ static void test_without (void **state)
 
     (void)state;
     run_job (&job);
-    want (&job, "1", TRAIN_EPEER, "another rank failed");
+    want (&job, "1", TRAIN_ENOTFOUND, "another rank failed: rank 1: ");
     assert_int_equal (job.shared->seen[1].status, TRAIN_ENOTFOUND);
+    free_job (&job);
+}
+
+/* By the linker's --wrap: in a rank, which allocation from here on fails. */
+void *__real_calloc (size_t n, size_t size);
+void *__wrap_calloc (size_t n, size_t size);
+void *__real_malloc (size_t size);
+void *__wrap_malloc (size_t size);
+
+static int fails_at; /* 0: none */
+static bool has_failed;
+
+static bool fails_now (void)
+{
+    if (fails_at == 0 || --fails_at > 0)
+        return false;
+    return has_failed = true;
+}
+
+void *__wrap_calloc (size_t n, size_t size)
+{
+    return fails_now () ? NULL : __real_calloc (n, size);
+}
+
+void *__wrap_malloc (size_t size)
+{
+    return fails_now () ? NULL : __real_malloc (size);
+}
+
+/* Each step of making a part, one after the other, fails on rank 1. */
+static void each (struct job *job, int rank, train_group_t *ranks)
+{
+    struct seen *seen = &job->shared->seen[rank];
+    train_decoder_config_t c = config (TRAIN_F32, true);
+    bool done = false;
+
+    for (int at = 1; !done; at++) {
+        struct units *r = calloc (1, sizeof (*r));
+        int mine, *all = NULL;
+        size_t lens[3];
+
+        *r = (struct units){.o = {.group = ranks, .seed = SEED},
+                            .world = 3,
+                            .rank = (size_t)rank};
+        fails_at = rank == 1 ? at : 0;
+        has_failed = false;
+        seen->status = make (r, &c, &seen->err);
+        fails_at = 0;
+        mine = has_failed;
+        seen->status =
+            agree (ranks, r->own, seen->status, &r->hash, &seen->err);
+        if (train_gather_object (ranks, &mine, sizeof (mine), -1, (void **)&all,
+                                 lens, NULL)
+            != TRAIN_OK)
+            return note (job, rank, "a rank left", at, 0, 0);
+        done = all[1] == 0;
+        free (all);
+        if ((seen->status == TRAIN_OK) != done
+            || (!done && rank != 1
+                && !strstr (seen->err.text, "another rank failed: rank 1: ")))
+            note (job, rank, seen->err.text, at, seen->status, 0);
+        op_close (r);
+    }
+}
+
+static void test_each (void **state)
+{
+    struct job job = {.layout = "aab", .body = each};
+
+    (void)state;
+    run_job (&job);
+    want_ok (&job);
     free_job (&job);
 }
 
@@ -247,9 +319,8 @@ static void test_refused (void **state)
 int main (void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test (test_alone),
-        cmocka_unit_test (test_ranks),
-        cmocka_unit_test (test_without),
+        cmocka_unit_test (test_alone),   cmocka_unit_test (test_ranks),
+        cmocka_unit_test (test_without), cmocka_unit_test (test_each),
         cmocka_unit_test (test_refused),
     };
 
