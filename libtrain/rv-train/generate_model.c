@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <train/ckpt_pieces.h>
 #include <train/hf.h>
@@ -15,14 +14,7 @@
 #include "libtrain/ckpt_meta.h"
 #include "libtrain/decoder_impl.h"
 #include "libtrain/err.h"
-
-static bool has (const char *dir, const char *name)
-{
-    char path[4096];
-    int n = snprintf (path, sizeof (path), "%s/%s", dir, name);
-
-    return n > 0 && (size_t)n < sizeof (path) && access (path, F_OK) == 0;
-}
+#include "model_dir.h"
 
 static train_status_t create (const char *dir, train_dtype_t dtype, bool cuda,
                               const train_lora_t *lora, train_decoder_t **ret,
@@ -136,19 +128,16 @@ train_status_t generate_model (const char *where, train_dtype_t dtype,
                                bool cuda, train_decoder_t **ret, char **ret_dir,
                                train_error_t *err)
 {
-    if (!has (where, "config.json") || has (where, "checkpoint.json")) {
-        TRY (train_ckpt_find (where, ret_dir, err));
-        if (dtype != TRAIN_N_DTYPES)
-            return err_set (err, TRAIN_EINVAL,
-                            "--dtype is of a directory's weights: checkpoint "
-                            "%s keeps its own; rv-train export --dtype makes a "
-                            "directory",
-                            *ret_dir);
-        return open_ckpt (*ret_dir, cuda, ret, err);
+    TRY (model_find (where, ret_dir, err));
+    if (!model_has (*ret_dir, "checkpoint.json")) {
+        TRY (create (where, dtype == TRAIN_N_DTYPES ? TRAIN_F32 : dtype, cuda,
+                     NULL, ret, err));
+        return train_hf_load (where, *ret, err);
     }
-    if (!(*ret_dir = strdup (where)))
-        return err_set (err, TRAIN_ENOMEM, "no memory for a name");
-    TRY (create (where, dtype == TRAIN_N_DTYPES ? TRAIN_F32 : dtype, cuda, NULL,
-                 ret, err));
-    return train_hf_load (where, *ret, err);
+    if (dtype == TRAIN_N_DTYPES)
+        return open_ckpt (*ret_dir, cuda, ret, err);
+    return err_set (err, TRAIN_EINVAL,
+                    "--dtype is of a directory's weights: checkpoint %s keeps "
+                    "its own; rv-train export --dtype makes a directory",
+                    *ret_dir);
 }

@@ -3,12 +3,9 @@
  * files, a checkpoint, or sizes and weights that are drawn */
 #include "model_dir.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include <train/ckpt_pieces.h>
 #include <train/hf.h>
 
 #include "libtrain/err.h"
@@ -19,14 +16,6 @@
 bool model_of_bytes (int vocab)
 {
     return vocab <= BYTES_MOST;
-}
-
-static bool has (const char *dir, const char *name)
-{
-    char path[4096];
-    int n = snprintf (path, sizeof (path), "%s/%s", dir, name);
-
-    return n > 0 && (size_t)n < sizeof (path) && access (path, F_OK) == 0;
 }
 
 train_status_t model_named (const struct settings *set, train_status_t status,
@@ -44,13 +33,9 @@ train_status_t model_named (const struct settings *set, train_status_t status,
 /* A checkpoint's folder holds such files as well, where one rank had all. */
 static train_status_t find (const char *where, char **ret, train_error_t *err)
 {
-    if (has (where, "config.json"))
-        *ret = strdup (where);
-    else
-        TRY (train_ckpt_find (where, ret, err));
-    if (!*ret)
-        return err_set (err, TRAIN_ENOMEM, "no memory for a name");
-    if (!has (*ret, "checkpoint.json") || has (*ret, "model.safetensors"))
+    TRY (model_find (where, ret, err));
+    if (!model_has (*ret, "checkpoint.json")
+        || model_has (*ret, "model.safetensors"))
         return TRAIN_OK;
     return err_set (err, TRAIN_ENOTSUP,
                     "%s was written in parts; rv-train export %s DIR makes a "

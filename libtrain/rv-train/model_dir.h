@@ -15,6 +15,14 @@ train_status_t model_describe (const struct settings *set,
                                train_decoder_config_t *ret_config,
                                char **ret_dir, train_error_t *err);
 
+/* model_find - the folder that [where] means: a model's of Hugging Face, a
+ * checkpoint's, or the latest of a folder of them.
+ *   ret   free with free()
+ * TRAIN_ENOTFOUND says what a model has; else as train_ckpt_find.
+ * model_has - is there a file [name] in [dir]? */
+train_status_t model_find (const char *where, char **ret, train_error_t *err);
+bool model_has (const char *dir, const char *name);
+
 /* model_create - a whole decoder with its weights, those of [dir] or drawn by
  * [run] seed; it has no adapters. On failure *ret is to be destroyed if it is
  * there. */

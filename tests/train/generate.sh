@@ -37,6 +37,7 @@ ok "a model learns a text" run "$tmp/g.ini" run.steps=60
 ok "the folder's latest checkpoint goes on" says "fghijklm" --max 8 "$tmp/ckpt" "abcde"
 ok "which keeps its type" refused 2 "dtype is of a directory's weights: checkpoint .*step-00000060 keeps its own; rv-train export --dtype" \
     --dtype bf16 "$tmp/ckpt" abcde
+ok "a name of a hub is no folder" refused 3 "Qwen/Qwen3-0.6B is no folder; name one that is there" Qwen/Qwen3-0.6B abcde
 ok "so does the checkpoint itself" says "fghijklm" --max 8 "$tmp/ckpt/step-00000060" "abcde"
 printf abcde >"$tmp/prompt"
 ok "a prompt from a file" says "fghijklm" --max 8 --file "$tmp/prompt" "$tmp/ckpt"

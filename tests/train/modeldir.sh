@@ -161,7 +161,9 @@ ok "unless that is said" run "${w[@]}" data.tokenizer=bytes
 
 ok "sizes beside it" refused 2 'model.dim=16: follows from the folder that \[model\] dir names' "${c[@]}" model.dim=16
 ok "in the file" refused 2 'first.ini:4: \[model\] layers: follows from the folder' "$tmp/first.ini" "${rows[@]}" "model.dir=$tmp/hf"
-ok "no such folder" refused 3 "model.dir=$tmp/none: .*none" "${c[@]}" "model.dir=$tmp/none"
+ok "no such folder" refused 3 "model.dir=$tmp/none: $tmp/none is no folder; name one that is there: .* not fetched" "${c[@]}" "model.dir=$tmp/none"
+mkdir "$tmp/bare"
+ok "a folder without a model" refused 3 "model.dir=$tmp/bare: $tmp/bare has neither config.json, .* nor a checkpoint" "${c[@]}" "model.dir=$tmp/bare"
 ok "a checkpoint in parts" refused 1 "model.dir=.*written in parts; rv-train export .* works" "${c[@]}" "model.dir=$tmp/full.ck"
 ok "one with adapters" refused 3 "model.dir=.*lora_A.* is not one of this model's" "${c[@]}" "model.dir=$tmp/lora.ck"
 ok "even where some are wanted" refused 3 "model.dir=.*lora_A.* is not one of this model's" "${c[@]}" "${lora[@]}" "model.dir=$tmp/lora.ck"
