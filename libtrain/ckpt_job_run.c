@@ -309,18 +309,37 @@ static train_status_t write_manifest (struct ckpt_job *job, train_error_t *err)
     return status;
 }
 
+/* The folder that rank 0 made is another run's to sweep. */
+static train_status_t look_for_others (const struct ckpt_job *job,
+                                       train_status_t status,
+                                       train_error_t *err)
+{
+    if (status == TRAIN_OK || job->rank > 0 || access (job->temp, F_OK) == 0
+        || errno != ENOENT)
+        return status;
+    return err_set (err, TRAIN_EIO,
+                    "%s was removed while it was written: another run has its "
+                    "checkpoints in %s, too; each needs a folder of its own",
+                    job->temp, job->dir);
+}
+
 static train_status_t publish (struct ckpt_job *job, train_error_t *err)
 {
-    TRY (merge_parts (job, err));
-    TRY (write_beside (job, err));
-    TRY (write_manifest (job, err));
+    train_status_t status = merge_parts (job, err);
+
+    if (status == TRAIN_OK)
+        status = write_beside (job, err);
+    if (status == TRAIN_OK)
+        status = write_manifest (job, err);
+    TRY (look_for_others (job, status, err));
     return ckpt_dir_commit (job->dir, job->step, job->temp, job->keep, err);
 }
 
 train_status_t ckpt_job_run (struct ckpt_job *job, train_error_t *err)
 {
     train_error_t own = {0};
-    train_status_t status = write_shards (job, &own);
+    train_status_t status =
+        look_for_others (job, write_shards (job, &own), &own);
 
     if (job->rank > 0)
         status = leave_part (job, status, &own);

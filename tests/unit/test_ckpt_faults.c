@@ -147,6 +147,32 @@ static void test_keep (void **state)
     assert_int_equal (access ("keep/step-00000004", F_OK), 0);
 }
 
+/* Two runs in one folder: the one whose files the other swept says so. */
+static void test_two_runs (void **state)
+{
+    static struct model m;
+    train_ckpt_options_t o = options ("both", 1);
+    train_ckpt_piece_t p[N_TENSORS];
+    struct ckpt_job job = {0};
+    train_error_t err = {0};
+    char *other = NULL;
+
+    (void)state;
+    fill (&m, 1);
+    pieces (p, &m, 0, 1, FLAT);
+    assert_int_equal (ckpt_job_init (&job, p, N_TENSORS, &o, 0, 1, NULL), 0);
+    assert_int_equal (ckpt_dir_begin ("both", 1, &job.temp, NULL), 0);
+    assert_int_equal (ckpt_dir_begin ("both", 2, &other, NULL), 0);
+    assert_int_equal (ckpt_job_run (&job, &err), TRAIN_EIO);
+    assert_string_equal (
+        err.text, "both/.tmp-step-00000001 was removed while it was written: "
+                  "another run has its checkpoints in both, too; each needs a "
+                  "folder of its own");
+    assert_int_equal (access (other, F_OK), 0);
+    ckpt_job_fini (&job);
+    free (other);
+}
+
 /* Two processes write as ranks 0 and 1, step after step; one of them, or both,
  * are killed: what is there is whole, of one step, and not older. */
 static void write_on (int rank, int64_t from, const int *temp_pipe)
@@ -235,6 +261,7 @@ int main (void)
         cmocka_unit_test (test_late_rank),
         cmocka_unit_test (test_last_good),
         cmocka_unit_test (test_keep),
+        cmocka_unit_test (test_two_runs),
         cmocka_unit_test (test_killed_writers),
     };
 
