@@ -90,7 +90,7 @@ mixed ()
 }
 mixed
 ok "ranks of other settings" test "$statuses" = "4 4"
-ok "say so" grep -q 'ranks differ in their options' "$tmp/out.1"
+ok "say so" grep -q 'ranks differ in their options: lr is 0.02 here, 0.01 to 0.02 on all; start all with the same file' "$tmp/out.1"
 ok "a checkpoint that is not there, on rank 0 alone" ranks "3 3" 2 1 "$i" checkpoint.resume=/none
 # A rate times decay of a million: weights overflow within a few steps.
 ok "a run that diverges ends with 1" ranks "1 1" 2 1 "$i" run.steps=100 optim.lr=1000 \
