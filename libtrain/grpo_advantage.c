@@ -180,6 +180,14 @@ static void by_batch (const train_grpo_advantage_options_t *o, const double *x,
                      : (float)((x[i] - all->mean) / (all->deviation + o->eps));
 }
 
+/* Of the weighted sums of [wide], which become its first [n]. */
+static struct spread spread_of_sums (const train_grpo_advantage_options_t *o,
+                                     double *wide, int64_t n)
+{
+    combine (o, wide, n);
+    return spread_of (wide, n, 1);
+}
+
 train_status_t train_grpo_advantages (
     const train_grpo_advantage_options_t *opts, const float *rewards,
     const int64_t *lengths, int64_t n, float *ret_adv,
@@ -187,28 +195,33 @@ train_status_t train_grpo_advantages (
 {
     train_grpo_advantage_options_t o;
     train_grpo_advantage_report_t report = {.size = sizeof (report)};
-    struct spread all;
+    bool each;
+    struct spread all, sums;
     int64_t flat = 0;
-    double *x;
+    double *x, *as_given;
 
     TRY (opts_read (&o, sizeof (o), opts, "grpo advantage options", err));
     TRY (check_options (&o, err));
     TRY (check_rewards (&o, rewards, lengths, n, err));
     if (ret)
         TRY (opts_fits (ret, "grpo advantage report", err));
+    each = o.combine == TRAIN_GRPO_NORMALIZE_THEN_SUM;
     x = widened (&o, rewards, lengths, n);
-    if (!x)
+    as_given = each ? widened (&o, rewards, lengths, n) : NULL;
+    if (!x || (each && !as_given)) {
+        free (x);
         return err_set (err, TRAIN_ENOMEM,
                         "grpo advantages: no memory for %lld", (long long)n);
-    if (o.combine == TRAIN_GRPO_NORMALIZE_THEN_SUM)
+    }
+    if (each)
         normalize_each (&o, x, n);
-    combine (&o, x, n);
-    all = spread_of (x, n, 1);
-    (o.combine == TRAIN_GRPO_NORMALIZE_THEN_SUM ? by_batch : by_group) (
-        &o, x, n, &all, ret_adv, &flat);
+    all = spread_of_sums (&o, x, n);
+    sums = each ? spread_of_sums (&o, as_given, n) : all;
+    (each ? by_batch : by_group) (&o, x, n, &all, ret_adv, &flat);
+    free (as_given);
     free (x);
-    report.mean = all.n > 0 ? all.mean : 0;
-    report.deviation = all.deviation;
+    report.mean = sums.n > 0 ? sums.mean : 0;
+    report.deviation = sums.deviation;
     report.counted = all.n;
     report.zero_spread = all.n > 0 ? (double)flat / (double)all.n : 0;
     return ret ? opts_give (ret, &report, sizeof (report),

@@ -18,6 +18,7 @@ static train_status_t read_rows (struct check *c, struct grpo_judge *judge,
     size_t row;
 
     TRY (grpo_judge_read (judge, set, err));
+    TRY (grpo_judge_rules (judge, err));
     TRY (grpo_rows_open (rows, judge, "data", set->files, err));
     if (set->eval.every > 0)
         TRY (grpo_rows_open (held, judge, "eval", set->eval.files, err));

@@ -14,6 +14,20 @@ struct grpo_rows {
     train_prompts_t *prompts;
 };
 
+static train_status_t open_one (const struct settings_reward *reward,
+                                bool (*ends) (void *arg), void *arg,
+                                train_reward_t **ret, train_error_t *err)
+{
+    train_reward_options_t o = settings_reward_options (reward);
+    char name[80];
+
+    snprintf (name, sizeof (name), "[reward %.64s]", o.name);
+    o.name = name;
+    o.ends = ends;
+    o.ends_arg = arg;
+    return train_reward_open (&o, ret, err);
+}
+
 static train_status_t open_rewards (struct grpo_judge *j,
                                     bool (*ends) (void *arg), void *arg,
                                     train_error_t *err)
@@ -26,15 +40,24 @@ static train_status_t open_rewards (struct grpo_judge *j,
     if (!j->reward || !j->weight || !j->seen)
         return err_set (err, TRAIN_ENOMEM, "no memory for rewards");
     for (; j->n < all->n; j->n++) {
-        train_reward_options_t o = settings_reward_options (&all->list[j->n]);
-        char name[80];
-
-        snprintf (name, sizeof (name), "[reward %.64s]", o.name);
-        o.name = name;
-        o.ends = ends;
-        o.ends_arg = arg;
-        TRY (train_reward_open (&o, &j->reward[j->n], err));
+        TRY (open_one (&all->list[j->n], ends, arg, &j->reward[j->n], err));
         j->weight[j->n] = all->list[j->n].weight;
+    }
+    return TRAIN_OK;
+}
+
+train_status_t grpo_judge_rules (struct grpo_judge *j, train_error_t *err)
+{
+    const struct settings_rewards *all = &j->set->rewards;
+
+    TRY (grpo_stop_open (&j->stop, j->set, j->tokenizer, err));
+    for (size_t i = 0; i < all->n; i++) {
+        train_reward_t *reward = NULL;
+
+        if (all->list[i].kind == TRAIN_REWARD_PROGRAM)
+            continue;
+        TRY (open_one (&all->list[i], NULL, NULL, &reward, err));
+        train_reward_close (reward);
     }
     return TRAIN_OK;
 }

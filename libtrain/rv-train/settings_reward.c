@@ -51,6 +51,18 @@ static struct settings_reward *find (struct settings_rewards *all,
     return one;
 }
 
+/* "field =" with nothing behind it unsets, so that an override can. */
+static void unset_empty (struct settings_reward *r)
+{
+    char **text[] = {&r->field, &r->marker, &r->pattern, &r->program};
+
+    for (size_t i = 0; i < sizeof (text) / sizeof (*text); i++)
+        if (*text[i] && !**text[i]) {
+            free (*text[i]);
+            *text[i] = NULL;
+        }
+}
+
 int settings_reward_set (struct settings_rewards *all, const char *name,
                          const char *key, const char *value,
                          struct rv_error *err)
@@ -59,10 +71,13 @@ int settings_reward_set (struct settings_rewards *all, const char *name,
     const struct conf_section section = {.word = "reward"};
     struct settings_reward *one = find (all, name);
     const struct conf_spec spec = {keys, N_KEYS, one, NULL, NULL};
+    int rc;
 
     if (!one)
         return error_set (err, RV_ENOMEM, "no memory for a reward");
-    return conf_apply (&spec, &section, key, value, err);
+    if ((rc = conf_apply (&spec, &section, key, value, err)) == RV_OK)
+        unset_empty (one);
+    return rc;
 }
 
 static int refuse (const struct settings *set, const struct settings_reward *r,

@@ -149,6 +149,28 @@ echo '{"eos_token_id": [57, 52]}' >"$tmp/eos/generation_config.json"
 ok "ids of the model's folder" run "${s[@]:0:1}" model.dir="$tmp/eos" "${s[@]:2:5}" \
     grpo.completions="$tmp/said-w"
 ok "stop as well" cmp "$tmp/said-u" "$tmp/said-w"
+checked ()
+{
+    run check "${s[@]}" "$@"
+    [ $? = 2 ]
+}
+ok "rv-train check finds a stop that is none" checked 'grpo.stop=["a"'
+ok "with its place" grep -q '^rv-train: .*grpo.stop=\["a": is neither' "$tmp/out"
+ok "and a pattern" checked 'reward form.pattern=(['
+ok "of that reward" grep -q "\[reward form\]: pattern '(\[': " "$tmp/out"
+ok "else it tells" run check "${s[@]}"
+ok "an override unsets a reward's key" run "${s[@]}" "reward form.pattern=" "reward form.kind=exact" log.file="$tmp/u"
+ok "of two rewards, each by its group, the reward is their sum" run "${s[@]}" log.file="$tmp/gdpo" grpo.completions="$tmp/said-g" \
+    "reward short.kind=length" "reward short.max=3" "reward short.weight=-0.5" grpo.multi_objective_aggregation=normalize_then_sum \
+    grpo.mask_truncated_completions=off
+ok "as it was given" python3 - "$tmp/gdpo" "$tmp/said-g" <<'EOF'
+import json, statistics, sys
+log = json.loads (open (sys.argv[1]).readline ())
+sums = [r["rewards"]["form"] - r["rewards"]["short"] / 2 for r in map (json.loads, open (sys.argv[2]))]
+assert len (sums) == 64 and statistics.stdev (sums) > 0.1
+assert abs (log["reward"] - statistics.mean (sums)) < 1e-6, log
+assert abs (log["reward_std"] - statistics.stdev (sums)) < 1e-6, log
+EOF
 for bad in 'stop=["a"' 'stop=[1]' 'stop=\n' 'stop="a' 'stop=""' 'stop_ids=x' stop_ids=70000 'stop_ids=1;2'; do
     run "${s[@]}" "grpo.$bad"
     ok "[grpo] $bad is refused" grep -q "grpo.*${bad%%=*}.*: [ih]a*s " "$tmp/out"

@@ -133,13 +133,16 @@ static void test_normalize_then_sum (void **state)
 {
     train_grpo_advantage_options_t o = GROUP;
     const float r[] = {1, 0, 0, 1000, 1, 1000, 0, 0};
+    train_grpo_advantage_report_t report = {.size = sizeof (report)};
     float adv[4];
 
     (void)state;
     o.rewards = 2;
     o.combine = TRAIN_GRPO_NORMALIZE_THEN_SUM;
-    assert_int_equal (train_grpo_advantages (&o, r, NULL, 4, adv, NULL, NULL),
-                      TRAIN_OK);
+    assert_int_equal (
+        train_grpo_advantages (&o, r, NULL, 4, adv, &report, NULL), TRAIN_OK);
+    near_to (report.mean, 500.5, 0); /* of 1, 1000, 1001, 0, not of scores */
+    near_to (report.deviation, sqrt (1000001. / 3), 1e-9);
     near_to ((double)adv[0], 0, 1e-3);
     near_to ((double)adv[1], 0, 1e-3);
     near_to ((double)adv[2], sqrt (1.5), 1e-3);
