@@ -402,10 +402,13 @@ static train_status_t write_lines (struct grpo *g,
 {
     const struct settings_grpo *s = &g->run.set->grpo;
     const train_grpo_sample_t *samples;
+    train_grpo_metrics_t known = *m;
     int n;
 
+    if (s->beta == 0) /* there is no reference to be far from */
+        known.kl = NAN;
     if (g->run.metrics)
-        TRY (grpo_log_metrics (g->run.metrics, m, held, faults,
+        TRY (grpo_log_metrics (g->run.metrics, &known, held, faults,
                                run_peak_bytes (&g->run), err));
     if (!g->completions || m->rollout_tokens == 0)
         return TRAIN_OK;

@@ -12,6 +12,12 @@
 . "$top_srcdir/tests/train/grpo.bash"
 grpo_files "$tmp"
 
+# lines N PATTERN FILE - has it so many lines like this?
+lines ()
+{
+    [ "$(grep -cE -- "$2" "$3")" = "$1" ]
+}
+
 # learn SEED - of four in five that have no brackets to four in five that do.
 learn ()
 {
@@ -29,6 +35,7 @@ learn ()
 for seed in 1 2 3; do
     learn $seed
 done
+ok "without a reference there is no kl" lines 80 '"kl":null,' "$tmp/one-1"
 ok "generate ends where an answer does" run generate --max 40 "$tmp/sft-1" "12+30:"
 ok "which it has learnt" grep -qxE '(\[|=)?[0-9]+\]?' "$tmp/out"
 ok "completions are lines of JSON" python3 - "$tmp/said-1" <<'EOF'
@@ -175,12 +182,6 @@ for bad in 'stop=["a"' 'stop=[1]' 'stop=\n' 'stop="a' 'stop=""' 'stop_ids=x' sto
     run "${s[@]}" "grpo.$bad"
     ok "[grpo] $bad is refused" grep -q "grpo.*${bad%%=*}.*: [ih]a*s " "$tmp/out"
 done
-
-# lines N PATTERN FILE - has it so many lines like this?
-lines ()
-{
-    [ "$(grep -cE -- "$2" "$3")" = "$1" ]
-}
 
 # A token that texts do not show, of a model without any other end: digits and it.
 python3 - "$tmp/shy.json" <<'EOF'
