@@ -273,8 +273,8 @@ static train_status_t loop (struct work *w, train_error_t *err)
         TRY (give_all (w, err));
         if (w->pool->faults >= w->pool->max_faults)
             return err_set (err, TRAIN_EPEER,
-                            "%d faults in a row (max_faults); the last: %s", w->pool->faults,
-                            w->pool->fault);
+                            "%d faults in a row (max_faults); the last: %s",
+                            w->pool->faults, w->pool->fault);
         TRY (wait_for_some (w, err));
     }
     return TRAIN_OK;
