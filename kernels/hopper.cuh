@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * hopper.cuh - what kernels on sm_90a are made of: barriers, the order of products
  * that the tensor cores read themselves, and registers that groups of warps hand
- * each other. For attention_hopper.cuh.
+ * each other. For attention_hopper.cuh and gemm_hopper.cuh.
  *
  * PTX ISA: "mbarrier", "Asynchronous Warpgroup Level Matrix Multiply-Accumulate
  * Instructions", "setmaxnreg". */

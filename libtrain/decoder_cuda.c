@@ -4,10 +4,13 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include <cuda_runtime_api.h>
+
 #include "decoder_impl.h"
 #include "err.h"
 
 #include "kernels/attention.h"
+#include "kernels/gemm_glu.h"
 #include "kernels/linear_ce.h"
 #include "kernels/linear_ce_parts.h"
 
@@ -16,6 +19,7 @@ struct engine {
     struct attention *attention;
     struct attention_shape shape;
     enum gemm_lt_dtype dtype;
+    bool glu; /* SwiGLU in its products is served */
 };
 
 static void op_destroy (train_decoder_t *m)
@@ -67,6 +71,7 @@ static train_status_t open_engine (train_decoder_t *m, train_error_t *err)
         return err_set (err, TRAIN_ENOMEM, "no memory for a decoder");
     m->engine = e;
     e->dtype = dtype_of (m);
+    e->glu = e->dtype != GEMM_LT_F32 && kern_gemm_glu_served ();
     if (!(e->attention = attention_create ()))
         return err_set (err, TRAIN_ENOMEM, "no memory for attention");
     return open_gemm (m, e, err);
@@ -168,6 +173,60 @@ static train_status_t op_linear_dw (train_decoder_t *m, void *dw,
     return of_gemm (gemm_lt_dw (e->gemm, dw, GEMM_LT_F32, !m->spent, dy, x,
                                 e->dtype, N, in, out, m->stream, why),
                     why, err);
+}
+
+/* Of what was enqueued, if anything was. */
+static train_status_t of_glu (bool done, bool *ret_done, train_error_t *err)
+{
+    cudaError_t e = done ? cudaGetLastError () : cudaSuccess;
+
+    *ret_done = done;
+    if (e == cudaSuccess)
+        return TRAIN_OK;
+    return err_set (err, TRAIN_EDEVICE, "product with SwiGLU on the GPU: %s",
+                    cudaGetErrorString (e));
+}
+
+static bool has_glu (const train_decoder_t *m, size_t N)
+{
+    const struct engine *e = m->engine;
+
+    return e->glu && N >= KERN_GEMM_GLU_ROWS
+           && kern_gemm_glu_fits (N, m->dims.C, m->dims.F);
+}
+
+static train_status_t op_glu (train_decoder_t *m, void *act, void *gate_up,
+                              const void *x, const void *w, size_t N,
+                              bool *ret_done, train_error_t *err)
+{
+    const struct engine *e = m->engine;
+    size_t C = m->dims.C, F = m->dims.F;
+    bool done = has_glu (m, N);
+
+    if (done && e->dtype == GEMM_LT_BF16)
+        done = kern_gemm_glu_fwd_bf16_cuda (act, gate_up, x, w, N, C, F,
+                                            m->stream);
+    else if (done)
+        done =
+            kern_gemm_glu_fwd_f16_cuda (act, gate_up, x, w, N, C, F, m->stream);
+    return of_glu (done, ret_done, err);
+}
+
+static train_status_t op_glu_bwd (train_decoder_t *m, void *gate_up, void *act,
+                                  const void *dy, const void *w, size_t N,
+                                  bool *ret_done, train_error_t *err)
+{
+    const struct engine *e = m->engine;
+    size_t C = m->dims.C, F = m->dims.F;
+    bool done = has_glu (m, N);
+
+    if (done && e->dtype == GEMM_LT_BF16)
+        done = kern_gemm_glu_bwd_bf16_cuda (gate_up, act, dy, w, gate_up, N, C,
+                                            F, m->stream);
+    else if (done)
+        done = kern_gemm_glu_bwd_f16_cuda (gate_up, act, dy, w, gate_up, N, C,
+                                           F, m->stream);
+    return of_glu (done, ret_done, err);
 }
 
 static double scale_of (const train_decoder_t *m)
@@ -300,6 +359,8 @@ const struct decoder_work decoder_work_cuda = {
     .linear = op_linear,
     .linear_dx = op_linear_dx,
     .linear_dw = op_linear_dw,
+    .glu = op_glu,
+    .glu_bwd = op_glu_bwd,
     .attention = op_attention,
     .attention_bwd = op_attention_bwd,
     .head_scratch = op_head_scratch,

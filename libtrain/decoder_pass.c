@@ -20,6 +20,14 @@ static size_t rows (const train_decoder_t *m)
     return (size_t)m->B * (size_t)m->T;
 }
 
+/* Is SwiGLU part of its product, and are norms and activations made again as what
+ * the backward's kernels write beside gradients? An adapter's part needs what is
+ * between. */
+static bool is_within (const train_decoder_t *m)
+{
+    return m->dims.lora.rank == 0;
+}
+
 /* The stream into block [l] and its norm; [again]: the stream is there. */
 static void first_norm (train_decoder_t *m, size_t l, bool again)
 {
@@ -64,6 +72,29 @@ static train_status_t attention_half (train_decoder_t *m, size_t l, bool again,
     return TRAIN_OK;
 }
 
+/* Gate and up, and unless [again] the activation. An adapter adds to gate and up
+ * before it. */
+static train_status_t gate_up_fwd (train_decoder_t *m, size_t l, bool again,
+                                   train_error_t *err)
+{
+    const struct decoder_dims *d = &m->dims;
+    size_t N = rows (m);
+    bool done = false;
+
+    if (!again && is_within (m) && m->work->glu)
+        TRY (m->work->glu (m, ACT (act), ACT (gate_up), ACT (norm2),
+                           W (gate_up), N, &done, err));
+    if (done)
+        return TRAIN_OK;
+    TRY (m->work->linear (m, ACT (gate_up), ACT (norm2), W (gate_up), N, d->C,
+                          2 * d->F, err));
+    TRY (decoder_lora_fwd (m, l, DECODER_GATE_UP, ACT (gate_up), ACT (norm2),
+                           err));
+    if (!again)
+        m->kern->swiglu_fwd (ACT (act), ACT (gate_up), N, d->F, m->stream);
+    return TRAIN_OK;
+}
+
 /* [again]: the activation and what follows it are not needed. */
 static train_status_t ffn_half (train_decoder_t *m, size_t l, bool again,
                                 train_error_t *err)
@@ -71,13 +102,9 @@ static train_status_t ffn_half (train_decoder_t *m, size_t l, bool again,
     const struct decoder_dims *d = &m->dims;
     size_t N = rows (m);
 
-    TRY (m->work->linear (m, ACT (gate_up), ACT (norm2), W (gate_up), N, d->C,
-                          2 * d->F, err));
-    TRY (decoder_lora_fwd (m, l, DECODER_GATE_UP, ACT (gate_up), ACT (norm2),
-                           err));
+    TRY (gate_up_fwd (m, l, again, err));
     if (again)
         return TRAIN_OK;
-    m->kern->swiglu_fwd (ACT (act), ACT (gate_up), N, d->F, m->stream);
     TRY (m->work->linear (m, ACT (tmp), ACT (act), W (down), N, d->F, d->C,
                           err));
     TRY (decoder_lora_fwd (m, l, DECODER_DOWN, ACT (tmp), ACT (act), err));
@@ -125,23 +152,21 @@ static train_status_t weight_bwd (train_decoder_t *m, void *dw, const void *dy,
     return m->work->linear_dw (m, dw, dy, x, rows (m), in, out, err);
 }
 
-/* Are norms and activations made again as what the backward's kernels write
- * beside gradients? An adapter's part of those needs them before. */
-static bool is_within (const train_decoder_t *m)
-{
-    return m->dims.lora.rank == 0;
-}
-
-/* The gradient of gate and up in their place, and of the product below. An
- * activation that was not kept takes the place of its own gradient. */
-static train_status_t act_bwd (train_decoder_t *m, size_t l, train_error_t *err)
+/* The gradient of gate and up in their place, from dy. An activation that was not
+ * kept takes the place of its own gradient. */
+static train_status_t gate_up_bwd (train_decoder_t *m, size_t l, const void *dy,
+                                   train_error_t *err)
 {
     const struct decoder_dims *d = &m->dims;
     size_t N = rows (m);
     void *dact = ACT (dact), *gate_up = ACT (gate_up), *act = ACT (act);
-    bool again = m->config.recompute != TRAIN_RECOMPUTE_NOTHING;
-    const void *dy = added (m, l, DECODER_FFN);
+    bool again = m->config.recompute != TRAIN_RECOMPUTE_NOTHING, done = false;
 
+    if (is_within (m) && m->work->glu_bwd)
+        TRY (m->work->glu_bwd (m, gate_up, again ? act : NULL, dy, W (down), N,
+                               &done, err));
+    if (done)
+        return TRAIN_OK;
     if (again && !is_within (m))
         m->kern->swiglu_fwd (act, gate_up, N, d->F, m->stream);
     TRY (m->work->linear_dx (m, dact, dy, W (down), N, d->F, d->C, err));
@@ -151,7 +176,17 @@ static train_status_t act_bwd (train_decoder_t *m, size_t l, train_error_t *err)
                                    m->stream);
     else
         m->kern->swiglu_bwd (gate_up, dact, gate_up, N, d->F, m->stream);
-    return weight_bwd (m, G (down), dy, act, d->F, d->C, err);
+    return TRAIN_OK;
+}
+
+/* And of the product below. */
+static train_status_t act_bwd (train_decoder_t *m, size_t l, train_error_t *err)
+{
+    const struct decoder_dims *d = &m->dims;
+    const void *dy = added (m, l, DECODER_FFN);
+
+    TRY (gate_up_bwd (m, l, dy, err));
+    return weight_bwd (m, G (down), dy, ACT (act), d->F, d->C, err);
 }
 
 /* Of a half: its norm and the product behind it. */

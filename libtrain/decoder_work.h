@@ -27,6 +27,19 @@ struct decoder_work {
     train_status_t (*linear_dw) (struct train_decoder *m, void *dw,
                                  const void *dy, const void *x, size_t N,
                                  size_t in, size_t out, train_error_t *err);
+    /* glu, glu_bwd (optional) - a product and SwiGLU in one, of one block's ffn.
+     *   gate_up    (N,2F) of x (N,C) and w (2F,C), written, or becomes its gradient
+     *   act        (N,F) written; NULL, of glu_bwd: not wanted
+     *   dy, w      of glu_bwd: (N,C), (C,F)
+     *   ret_done   false: the device, the shape or the addresses are not served, or
+     *              it would be slower, and nothing was enqueued; linear or
+     *              linear_dx and the kernel do it */
+    train_status_t (*glu) (struct train_decoder *m, void *act, void *gate_up,
+                           const void *x, const void *w, size_t N,
+                           bool *ret_done, train_error_t *err);
+    train_status_t (*glu_bwd) (struct train_decoder *m, void *gate_up,
+                               void *act, const void *dy, const void *w,
+                               size_t N, bool *ret_done, train_error_t *err);
     train_status_t (*attention) (struct train_decoder *m, void *y, void *lse,
                                  const void *qkv, void *scratch,
                                  train_error_t *err);

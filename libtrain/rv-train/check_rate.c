@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "kernels/gemm_glu.h"
 #include "libtrain/err.h"
 
 #ifndef HAVE_CUDA
@@ -43,6 +44,8 @@ static const struct check_device known[] = {
  * additions, forth and back: of each of dim, of each of ffn. */
 #define OF_DIM 35
 #define OF_FFN 9
+/* The same where SwiGLU is part of its products: what these take longer by. */
+#define OF_FFN_WITHIN 5
 /* For each input and output of a product with an adapter. */
 #define OF_LORA 14
 /* Of a layer while a token is written, its kernels' beginnings and ends: 64 texts
@@ -139,10 +142,22 @@ static double adapted (const train_decoder_config_t *m)
     return sum;
 }
 
-/* Elements that a block reads and writes beside its products, for a token. */
-static double elements (const train_decoder_config_t *m)
+/* Of passes of [rows]. */
+static bool glu_is_within (const struct check_device *d,
+                           const train_decoder_config_t *m, double rows)
 {
-    double n = OF_DIM * (double)m->dim + OF_FFN * (double)m->ffn;
+    bool half = m->dtype == TRAIN_BF16 || m->dtype == TRAIN_F16;
+
+    return d->sm_90a && half && m->lora.rank == 0 && m->ffn % 256 == 0
+           && rows >= KERN_GEMM_GLU_ROWS;
+}
+
+/* Elements that a block reads and writes beside its products, for a token. */
+static double elements (const struct check_device *d,
+                        const train_decoder_config_t *m, double rows)
+{
+    double of_ffn = glu_is_within (d, m, rows) ? OF_FFN_WITHIN : OF_FFN;
+    double n = OF_DIM * (double)m->dim + of_ffn * (double)m->ffn;
 
     if (m->recompute == TRAIN_RECOMPUTE_BLOCKS)
         n *= 4.0 / 3;
@@ -186,6 +201,7 @@ double check_seconds (const struct check_device *d,
                       const struct check_step *step)
 {
     double tokens = step->tokens / step->ranks, s;
+    double passes = step->passes > 1 ? step->passes : 1;
     bool half = m->dtype == TRAIN_BF16 || m->dtype == TRAIN_F16;
     int size = half ? 2 : 4;
     double rate = check_rate (d, m->dtype) * 1e12, brought;
@@ -195,8 +211,9 @@ double check_seconds (const struct check_device *d,
         + tokens * attention (m, step->seq) / of_attention;
     if (d->memory == 0)
         return s;
-    s += tokens * m->layers * elements (m) * size / d->memory;
-    s += (step->passes > 1 ? step->passes : 1) * m->layers * KERNELS * GAP_S;
+    s += tokens * m->layers * elements (d, m, tokens / passes) * size
+         / d->memory;
+    s += passes * m->layers * KERNELS * GAP_S;
     brought = bring_seconds (m, step, size);
     if (s < brought)
         s = brought;
@@ -239,7 +256,8 @@ double check_forward_seconds (const struct check_device *d,
                   + attention_forward (m, seq) / of_attention);
 
     if (d->memory > 0)
-        s += tokens * m->layers * elements (m) / 3 * elem_of (m) / d->memory;
+        s += tokens * m->layers * elements (d, m, tokens) / 3 * elem_of (m)
+             / d->memory;
     return s;
 }
 

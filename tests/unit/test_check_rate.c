@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_check_rate.c - the time in which weights are gathered to write */
+ * test_check_rate.c - the time in which weights are gathered to write, and that of
+ * SwiGLU within its products */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -74,11 +75,46 @@ static void test_writing (void **state)
     assert_true (is (check_writing_seconds (&gpu, &model, &w), 45));
 }
 
+/* Four elements of each of ffn are not moved, where its kernels do it. */
+static void test_within (void **state)
+{
+    struct check_device hopper = gpu;
+    train_decoder_config_t other = model;
+    struct check_step step = {.seq = 64, .ranks = 1, .tokens = 1e6};
+    double less = 1e6 * 4 * 4 * 512 * 2 / 4e12;
+    double forward = check_forward_seconds (&gpu, &model, 64, 1e6);
+
+    (void)state;
+    hopper.sm_90a = true;
+    assert_true (is (check_seconds (&gpu, &model, &step)
+                         - check_seconds (&hopper, &model, &step),
+                     less));
+    assert_true (is (forward - check_forward_seconds (&hopper, &model, 64, 1e6),
+                     less / 3));
+    step.passes = 1e6 / 2047;
+    assert_true (check_seconds (&gpu, &model, &step)
+                 == check_seconds (&hopper, &model, &step));
+    step.passes = 1;
+    other.ffn = 640;
+    assert_true (check_seconds (&gpu, &other, &step)
+                 == check_seconds (&hopper, &other, &step));
+    other = model;
+    other.dtype = TRAIN_F32;
+    assert_true (check_seconds (&gpu, &other, &step)
+                 == check_seconds (&hopper, &other, &step));
+    other = model;
+    other.lora.rank = 4;
+    other.lora.targets = 1;
+    assert_true (check_seconds (&gpu, &other, &step)
+                 == check_seconds (&hopper, &other, &step));
+}
+
 int main (void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test (test_gather),
         cmocka_unit_test (test_writing),
+        cmocka_unit_test (test_within),
     };
 
     return cmocka_run_group_tests (tests, NULL, NULL);
