@@ -10,6 +10,10 @@
 # A file that failed runs a second time, alone, when all else is done: the first
 # run shares the machine with compilers. The second counts; what failed in the first
 # alone is named just above the sum. More than two such files are no accident.
+if ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] < 501)); then # wait -n -p
+    echo "run.sh: needs bash 5.1 or later, this is $BASH_VERSION" >&2
+    exit 2
+fi
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 jobs=${RV_TEST_JOBS:-2}

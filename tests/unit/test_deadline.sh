@@ -43,6 +43,16 @@ cat >"$tmp/sleeps" <<'EOF'
 echo $$ >>"$1"
 exec sleep 300
 EOF
+# refuses SCRIPT NEEDS - an older bash hears one line and why, and nothing runs
+refuses ()
+{
+    sed "s/BASH_VERSINFO\[1\] < $2/BASH_VERSINFO[1] < 9900/" "$1" >"$tmp/old"
+    ends 2 "$tmp/old" 60 echo ran && [ "$(grep -c . "$tmp/out")" = 1 ] &&
+        grep -qE ': needs bash [45]\.[14] or later, this is [0-9]+\.' "$tmp/out"
+}
+
+ok "an older bash is told" refuses "$deadline" 404
+ok "by the suites on Slurm too" refuses "$top_srcdir/tests/slurm/run.sh" 501
 ok "a status comes through" ends 7 "$deadline" 60 sh -c 'exit 7'
 ok "so does a signal" ends 134 "$deadline" 60 sh -c 'kill -ABRT $$'
 ok "what hangs is 124" ends 124 "$tmp/soon" 6 sh -c 'trap "" TERM; (setsid sh "$1" "$0" &)
