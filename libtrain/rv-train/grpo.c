@@ -18,6 +18,7 @@
 #include "grpo_faults.h"
 #include "grpo_log.h"
 #include "grpo_rows.h"
+#include "heard.h"
 #include "model_dir.h"
 #include "oom.h"
 #include "run_impl.h"
@@ -32,13 +33,14 @@ struct grpo {
     double first, last;          /* rewards; NaN: none */
     bool begun;                  /* a step was made */
     const volatile sig_atomic_t *stop;
+    struct heard *heard; /* the other ranks' */
 };
 
 static bool is_stopped (void *arg)
 {
     const struct grpo *g = arg;
 
-    return *g->stop != 0;
+    return *g->stop != 0 || heard_stop (g->heard);
 }
 
 static train_status_t open_rows (struct grpo *g, train_error_t *err)
@@ -304,6 +306,15 @@ static void say_start (const struct grpo *g)
     say_doubts (r->set, g->judge.stop);
 }
 
+/* Is something of others waited for, maybe for long? */
+static bool may_wait (const struct settings *set)
+{
+    for (size_t i = 0; i < set->rewards.n; i++)
+        if (set->rewards.list[i].kind == TRAIN_REWARD_PROGRAM)
+            return true;
+    return set->grpo.url != NULL;
+}
+
 static train_status_t begin (struct grpo *g, struct who *ret_who,
                              train_error_t *err)
 {
@@ -316,8 +327,11 @@ static train_status_t begin (struct grpo *g, struct who *ret_who,
     ret_who->size = train_group_size (r->group);
     r->first = ret_who->rank == 0;
     run_share_cpus (r->group);
-    status =
-        train_trace_open (r->set->trace, ret_who->rank, ret_who->size, err);
+    if (may_wait (r->set))
+        status = heard_open (&g->heard, r->group, g->stop, err);
+    if (status == TRAIN_OK)
+        status =
+            train_trace_open (r->set->trace, ret_who->rank, ret_who->size, err);
     if (status == TRAIN_OK)
         status = open_rows (g, err);
     return trainer_agree (r->group, status, err);
@@ -499,6 +513,7 @@ static void say_end (const struct grpo *g)
 
 static void close_all (struct grpo *g)
 {
+    heard_close (g->heard);
     metrics_close (g->run.metrics);
     metrics_close (g->completions);
     train_grpo_trainer_destroy (g->trainer);

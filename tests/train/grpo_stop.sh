@@ -14,7 +14,7 @@ cat >"$tmp/judge" <<'EOF'
 #!/bin/bash
 dir=${0%/*}
 while IFS= read -r line; do
-    if [ -f "$dir/hang" ] && [[ $line == *"$(<"$dir/hang")"* ]]; then
+    if [ -f "$dir/hang" ] && [[ $line == *"$(<"$dir/hang")"* && $RANK == *"$(<"$dir/only")" ]]; then
         : >"$dir/hangs"
         sleep 300
     fi
@@ -30,13 +30,14 @@ printf '%s\n' '[reward judge]' 'kind = program' "program = $tmp/judge" 'processe
     'timeout = 100s' '[eval]' 'every = 4' 'samples = 8' "files = $tmp/held.jsonl" >>"$tmp/judge.ini"
 
 # stops N WHAT ARG... - N ranks are told to stop, once the judge hangs at requests
-# with WHAT: statuses of 75 soon (0.6 s; a busy machine's are many), though a reply
+# with WHAT, or the first [told] of them: statuses of 75 soon (0.6 s; a busy machine's are many), though a reply
 # has 100 s.
 stops ()
 {
     local n=$1 what=$2 at i
     shift 2
     rm -f "$tmp/hang" "$tmp/hangs" "$tmp"/out.*
+    echo "${only:-}" >"$tmp/only"
     start_ranks "$n" 1 "$tmp/judge.ini" run.steps=4000 "$@"
     for ((i = 0; i < 600; i++)); do
         [ "$(grep -c . "$tmp/log" 2>/dev/null)" -gt 4 ] 2>/dev/null && break
@@ -49,7 +50,7 @@ stops ()
     done
     sleep 0.5
     at=${EPOCHREALTIME/./}
-    kill -TERM "${pids[@]}"
+    kill -TERM "${pids[@]:0:told}"
     for ((i = 0; i < 300; i++)); do # they are not waited for without an end
         kill -0 "${pids[@]}" 2>/dev/null || break
         sleep 0.1
@@ -82,6 +83,7 @@ bare ()
     sed -E 's/"(mem_bytes|[a-z]+_s|eval_reward)":[^,}]*//g' "$1"
 }
 
+told=9
 k=(log.file="$tmp/log" checkpoint.dir="$tmp/ck")
 ok "told to stop while a reward hangs, it stops" stops 1 completion "${k[@]}"
 ok "and says where" grep -q "checkpoint in $tmp/ck" "$tmp/out"
@@ -97,4 +99,14 @@ ok "it says so" grep -q '^rv-train: step [0-9]*[02468]: its evaluation was ended
 ok "the step counts" grep -q "\"step\":$(sed -nE 's/^stopped on request after step ([0-9]+);.*/\1/p' "$tmp/out"),.*\"eval_reward\":null" \
     <(tail -n 1 "$tmp/log")
 ok "and it goes on" goes_on 2 "${k[@]}"
+
+# The judge of rank 1 hangs alone; the first of the processes, which waits for it in a
+# collective, is told.
+for what in completion '"held"'; do
+    rm -rf "$tmp/ck" "$tmp/log"
+    told=1 only=1
+    ok "one of two is told so while the other waits for $what" stops 2 "$what" "${k[@]}"
+    told=9 only=
+    ok "and both go on" goes_on 2 "${k[@]}"
+done
 plan
