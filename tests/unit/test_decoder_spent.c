@@ -171,6 +171,29 @@ static train_status_t take_back (void *arg, size_t unit, bool backward,
     return TRAIN_OK;
 }
 
+/* Initial values are drawn once: that takes longer than a step. */
+static train_decoder_t *make_like (const train_decoder_config_t *c,
+                                   train_decoder_t *other)
+{
+    train_decoder_t *m = NULL;
+    train_error_t err = {0};
+
+    if (train_decoder_create (c, &m, &err) != TRAIN_OK)
+        fail_msg ("%s", err.text);
+    memcpy (train_decoder_weights (m)->data,
+            train_decoder_weights (other)->data,
+            train_tensor_bytes (train_decoder_weights (m)));
+    return m;
+}
+
+/* Is every byte 0xff? */
+static bool untouched (const char *memory, size_t n)
+{
+    return n == 0
+           || (memory[0] == (char)0xff
+               && memcmp (memory, memory + 1, n - 1) == 0);
+}
+
 /* A loan that somebody else gives: what of an embedding and each block is used is
  * never read again once its backward is over, and nothing behind it is touched. */
 static void test_given_loan (void **state)
@@ -190,7 +213,7 @@ static void test_given_loan (void **state)
 
         c.vocab = i % 5 ? 64 : 2048; /* the head works in more than blocks */
         plain = make (&c);
-        m = make (&c);
+        m = make_like (&c, plain);
         for (size_t l = 0; l < 4; l++)
             until[l] = embed + (l + 1) * block;
         memset (memory, 0xff, sizeof (memory));
@@ -203,8 +226,8 @@ static void test_given_loan (void **state)
         if (block >= 5120)
             assert_true (m->layout.lent > 0);
         heads += m->layout.logits.lent > 0;
-        for (size_t at = m->layout.lent; at < sizeof (memory); at++)
-            assert_int_equal (memory[at], (char)0xff);
+        assert_true (untouched (memory + m->layout.lent,
+                                sizeof (memory) - m->layout.lent));
         decoder_set_hooks (m, NULL);
         decoder_set_loan (m, NULL, NULL);
         decoder_spend_grads (m, true);
