@@ -476,26 +476,31 @@ void data_copy (const train_data_t *d, int64_t at, int64_t n, int32_t *out)
     }
 }
 
+static train_status_t no_token (const train_data_t *d, int64_t at, int32_t x,
+                                train_error_t *err)
+{
+    size_t part = part_of (d, at);
+
+    return err_set (err, TRAIN_ECORRUPT,
+                    "%s: token %lld is %d, and its vocabulary %lld; the file "
+                    "is damaged, rv-train tokenize makes it anew",
+                    d->file[part].name, (long long)(at - d->part[part].first),
+                    (int)x, (long long)train_data_vocab (d));
+}
+
 train_status_t data_check (const train_data_t *d, int64_t position,
                            const int32_t *tokens, const int32_t *targets,
                            train_error_t *err)
 {
-    int64_t at = train_data_index (d, position) * d->seq;
     int64_t vocab = train_data_vocab (d);
 
     for (int i = 0; d->n_parts && i <= d->seq; i++) {
         /* with documents a target may be none; it is another sample's token */
         int32_t x = i < d->seq ? tokens[i] : d->documents ? 0 : targets[i - 1];
-        size_t part = part_of (d, at + i);
 
         if (x < 0 || x >= vocab)
-            return err_set (err, TRAIN_ECORRUPT,
-                            "%s: token %lld is %d, and its vocabulary %lld; "
-                            "the file is damaged, rv-train tokenize makes it "
-                            "anew",
-                            d->file[part].name,
-                            (long long)(at + i - d->part[part].first), (int)x,
-                            (long long)vocab);
+            return no_token (d, train_data_index (d, position) * d->seq + i, x,
+                             err);
     }
     return TRAIN_OK;
 }
