@@ -6,10 +6,8 @@
 
 #include "err.h"
 #include "fsdp_impl.h"
-#include "kernels/kernels.h"
+#include "halves.h"
 #include "optim.h"
-
-#define PIECE ((size_t)1 << 20)
 
 /* Is the shard in two: masters of what trains, rounded weights of the rest? */
 static bool is_split (const struct fsdp *f)
@@ -17,61 +15,35 @@ static bool is_split (const struct fsdp *f)
     return f->own_base;
 }
 
-static void round_host (const struct fsdp *f, uint16_t *to, const float *from,
-                        size_t n)
+static struct halves halves_at (const struct fsdp *f, uint16_t *at)
 {
-    (f->wdtype == TRAIN_BF16 ? kern_cast_f32_bf16_host
-                             : kern_cast_f32_f16_host) (to, from, n, NULL);
+    return (struct halves){f->ops, f->stream, f->wdtype, at};
 }
 
-static void widen_host (const struct fsdp *f, float *to, const uint16_t *from,
-                        size_t n)
+/* Of what is frozen, from [at] of the shard on. */
+static struct halves base_at (const struct fsdp *f, size_t at)
 {
-    (f->wdtype == TRAIN_BF16 ? kern_cast_bf16_f32_host
-                             : kern_cast_f16_f32_host) (to, from, n, NULL);
-}
-
-/* [n] halves at [there] from [wide], or [back]. */
-static train_status_t move_halves (const struct fsdp *f, uint16_t *there,
-                                   float *wide, size_t n, bool back,
-                                   train_error_t *err)
-{
-    uint16_t *half = malloc (PIECE * sizeof (*half));
-    train_status_t status = TRAIN_OK;
-
-    if (!half)
-        return err_set (err, TRAIN_ENOMEM, "no memory for rounded weights");
-    for (size_t at = 0, k; at < n && status == TRAIN_OK; at += k) {
-        k = n - at < PIECE ? n - at : PIECE;
-        if (!back)
-            round_host (f, half, wide + at, k);
-        status = fsdp_copy (f, back ? half : there + at,
-                            back ? there + at : half, k * sizeof (*half), err);
-        if (back && status == TRAIN_OK)
-            widen_host (f, wide + at, half, k);
-    }
-    free (half);
-    return status;
-}
-
-static uint16_t *base_at (const struct fsdp *f, size_t at)
-{
-    return (uint16_t *)(void *)f->base + (at - train_shard_moving (f->plan));
+    return halves_at (f, (uint16_t *)(void *)f->base
+                             + (at - train_shard_moving (f->plan)));
 }
 
 train_status_t fsdp_put (struct fsdp *f, train_adamw_t *adamw, size_t param,
                          const void *from, train_error_t *err)
 {
     train_shard_range_t r = train_shard_range (f->plan, param, f->rank);
-    float *wide = (float *)(uintptr_t)from;
 
-    if (f->apart && !f->sharded && f->wdtype != f->dtype)
+    if (f->apart && !f->sharded && f->wdtype != f->dtype) {
+        struct halves to = halves_at (f, (uint16_t *)f->weights.t.data + r.at);
+
         return adamw
                    ? adamw_put (adamw, &f->weights.t, from, r.at, r.count, err)
-                   : move_halves (f, (uint16_t *)f->weights.t.data + r.at, wide,
-                                  r.count, false, err);
-    if (is_split (f) && train_shard_param (f->plan, param)->still)
-        return move_halves (f, base_at (f, r.at), wide, r.count, false, err);
+                   : halves_put (&to, from, r.count, err);
+    }
+    if (is_split (f) && train_shard_param (f->plan, param)->still) {
+        struct halves to = base_at (f, r.at);
+
+        return halves_put (&to, from, r.count, err);
+    }
     return fsdp_copy (f, (char *)f->weights.t.data + r.at * f->esize, from,
                       r.count * f->esize, err);
 }
@@ -114,6 +86,7 @@ static train_status_t spread (struct fsdp *f, train_adamw_t *adamw,
                               struct adamw_wide *w, train_error_t *err)
 {
     size_t all = train_shard_size (f->plan), own = train_shard_moving (f->plan);
+    struct halves still;
 
     w->m = calloc (all, f->esize);
     w->v = calloc (all, f->esize);
@@ -122,8 +95,8 @@ static train_status_t spread (struct fsdp *f, train_adamw_t *adamw,
         return err_set (err, TRAIN_ENOMEM,
                         "no memory for the moments of %zu parameters", all);
     TRY (spread_own (f, adamw, w, err));
-    return move_halves (f, base_at (f, own), w->masters + own, all - own, true,
-                        err);
+    still = base_at (f, own);
+    return halves_get (&still, w->masters + own, all - own, err);
 }
 
 train_status_t fsdp_spread (struct fsdp *f, train_adamw_t *adamw,
@@ -144,12 +117,14 @@ train_status_t fsdp_collect (struct fsdp *f, train_adamw_t *adamw,
                              const struct adamw_wide *w, train_error_t *err)
 {
     size_t all = train_shard_size (f->plan), own = train_shard_moving (f->plan);
+    struct halves still;
 
     if (!is_split (f) || adamw_is_own (adamw))
         TRY (adamw_gather (adamw, &f->weights.t, w, err));
     else
         TRY (move_own (f, adamw, w, true, err));
-    return is_split (f) ? move_halves (f, base_at (f, own), w->masters + own,
-                                       all - own, false, err)
-                        : TRAIN_OK;
+    if (!is_split (f))
+        return TRAIN_OK;
+    still = base_at (f, own);
+    return halves_put (&still, w->masters + own, all - own, err);
 }

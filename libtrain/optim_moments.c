@@ -8,10 +8,8 @@
 #include <stdlib.h>
 
 #include "err.h"
-#include "kernels/kernels.h"
+#include "halves.h"
 #include "optim_state.h"
-
-#define PIECE ((size_t)1 << 20)
 
 /* What of [first, first + n) is of [r]: in the arrays, and behind [first]. */
 struct part {
@@ -47,46 +45,28 @@ static train_status_t move (const train_adamw_t *a, char *own, char *wide,
     return a->ops->sync (NULL, err);
 }
 
-/* All of [first, first + n) rounded, or from there; [half] has room for PIECE.
- */
-static train_status_t move_halves (const train_adamw_t *a, uint16_t *weights,
-                                   float *wide, size_t first, size_t n,
-                                   bool back, uint16_t *half,
+/* Weights [first, first + n) rounded, and the masters of what trains. */
+static train_status_t put_weights (const train_adamw_t *a, DLTensor *weights,
+                                   const float *from, size_t first, size_t n,
                                    train_error_t *err)
 {
-    bool bf16 = a->dtype == TRAIN_BF16;
+    struct halves to = {a->ops, NULL, a->dtype,
+                        (uint16_t *)weights->data + first};
 
-    for (size_t at = 0, k; at < n; at += k) {
-        uint16_t *there = weights + first + at;
-
-        k = n - at < PIECE ? n - at : PIECE;
-        if (back)
-            (bf16 ? kern_cast_f32_bf16_host
-                  : kern_cast_f32_f16_host) (half, wide + at, k, NULL);
-        TRY (a->ops->copy (back ? there : half, back ? half : there,
-                           k * sizeof (*half), NULL, err));
-        TRY (a->ops->sync (NULL, err));
-        if (!back)
-            (bf16 ? kern_cast_bf16_f32_host
-                  : kern_cast_f16_f32_host) (wide + at, half, k, NULL);
-    }
-    return TRAIN_OK;
+    TRY (halves_put (&to, from, n, err));
+    return move (a, a->masters.t.data, (char *)(uintptr_t)from, first, n, true,
+                 err);
 }
 
-static train_status_t move_weights (const train_adamw_t *a, DLTensor *weights,
-                                    float *wide, size_t first, size_t n,
-                                    bool back, train_error_t *err)
+/* All weights, those that train as their masters have them. */
+static train_status_t get_weights (const train_adamw_t *a,
+                                   const DLTensor *weights, float *wide,
+                                   train_error_t *err)
 {
-    uint16_t *half = malloc (PIECE * sizeof (*half));
-    train_status_t status;
+    struct halves from = {a->ops, NULL, a->dtype, weights->data};
 
-    if (!half)
-        return err_set (err, TRAIN_ENOMEM, "no memory for rounded weights");
-    status = move_halves (a, weights->data, wide, first, n, back, half, err);
-    free (half);
-    return status == TRAIN_OK
-               ? move (a, a->masters.t.data, (char *)wide, first, n, back, err)
-               : status;
+    TRY (halves_get (&from, wide, a->numel, err));
+    return move (a, a->masters.t.data, (char *)wide, 0, a->numel, false, err);
 }
 
 static train_status_t spread (train_adamw_t *a, DLTensor *weights,
@@ -102,9 +82,7 @@ static train_status_t spread (train_adamw_t *a, DLTensor *weights,
                         a->numel);
     TRY (move (a, a->m.t.data, w->m, 0, a->numel, false, err));
     TRY (move (a, a->v.t.data, w->v, 0, a->numel, false, err));
-    return w->masters
-               ? move_weights (a, weights, w->masters, 0, a->numel, false, err)
-               : TRAIN_OK;
+    return w->masters ? get_weights (a, weights, w->masters, err) : TRAIN_OK;
 }
 
 bool adamw_is_own (const train_adamw_t *a)
@@ -147,13 +125,11 @@ train_status_t adamw_put (train_adamw_t *a, DLTensor *weights,
                           const float *from, size_t first, size_t n,
                           train_error_t *err)
 {
-    float *wide = (float *)(uintptr_t)from;
-
     if (adamw_is_half (a)) {
         a->has_masters = true;
-        return move_weights (a, weights, wide, first, n, true, err);
+        return put_weights (a, weights, from, first, n, err);
     }
-    TRY (a->ops->copy ((float *)weights->data + first, wide, n * sizeof (*wide),
+    TRY (a->ops->copy ((float *)weights->data + first, from, n * sizeof (*from),
                        NULL, err));
     return a->ops->sync (NULL, err);
 }
