@@ -39,7 +39,8 @@ else
     result "man pages" "mandoc is missing"
 fi
 result "banned functions" "$(grep -nE '\b(strcpy|strcat|sprintf|vsprintf|gets|atoi|atol|atof|strtok|system|popen|tmpnam|mktemp|alloca) \(' "${c_files[@]}")"
-result "SPDX first" "$(for f in "${c_files[@]}" "${sh_files[@]}"; do head -n 2 "$f" | grep -q 'SPDX-License-Identifier: Apache-2.0' || echo "$f"; done)"
+result "SPDX first" "$(comm -23 <(printf '%s\n' "${c_files[@]}" "${sh_files[@]}" | sort) \
+    <(awk 'FNR <= 2 && /SPDX-License-Identifier: Apache-2\.0/ { print FILENAME; nextfile } FNR == 2 { nextfile }' "${c_files[@]}" "${sh_files[@]}" | sort))"
 result "scripts say who runs them" "$(find etc tests .ci -name '*.sh' -not -path 'etc/build-aux/*' -exec sh -c 'head -n 1 "$1" | grep -qE "^#!/bin/(ba)?sh" || echo "$1"' sh {} \;)"
 result "no tabs, no trailing space in C" "$(grep -nP '\t|[ ]+$' "${c_files[@]}")"
 result "no file past 600 lines" "$(wc -l "${c_files[@]}" | awk '$2 != "total" && $1 > 600')"
