@@ -69,7 +69,7 @@ asks () # asks WANTED-LINE CONFIGURE... - configure's words, by the cache of the
     local want=$1 out
     shift
     mkdir -p "$work/asks" && cd "$work/asks" || return
-    grep -vE 'ac_cv_(path|header|lib|search)_' "$work/build/config.cache" >config.cache
+    grep -vE 'ac_cv_(env|path|header|lib|search)_' "$work/build/config.cache" >config.cache
     out=$("$src/configure" -C "$@" 2>&1)
     echo "$out" | grep -qE -- "$want" || { echo "$out" | tail -n 20; false; }
 }
