@@ -9,6 +9,7 @@
 #include "group_ranks.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
@@ -17,6 +18,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -113,12 +115,24 @@ void start_job (struct job *job)
                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true (job->shared != MAP_FAILED);
     job->hold = hold_port (&job->port);
+    clock_gettime (CLOCK_REALTIME_COARSE, &job->begin);
     for (int r = 0; r < job->size; r++) {
         job->pids[r] = fork ();
         assert_true (job->pids[r] >= 0);
         if (job->pids[r] == 0)
             rank_main (job, r);
     }
+}
+
+/* A process that was killed before may have had a rank's number. */
+static bool is_of (const struct job *job, DIR *dir, const char *name)
+{
+    struct stat st;
+
+    return fstatat (dirfd (dir), name, &st, AT_SYMLINK_NOFOLLOW) == 0
+           && (st.st_ctim.tv_sec > job->begin.tv_sec
+               || (st.st_ctim.tv_sec == job->begin.tv_sec
+                   && st.st_ctim.tv_nsec >= job->begin.tv_nsec));
 }
 
 static bool left_in_shm (const struct job *job)
@@ -133,7 +147,8 @@ static bool left_in_shm (const struct job *job)
             int n = snprintf (start, sizeof (start), "rv-train-%ld-",
                               (long)job->pids[r]);
 
-            found |= strncmp (e->d_name, start, (size_t)n) == 0;
+            found |= strncmp (e->d_name, start, (size_t)n) == 0
+                     && is_of (job, dir, e->d_name);
         }
     }
     closedir (dir);

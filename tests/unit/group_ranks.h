@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <time.h>
 
 #include <train/group.h>
 
@@ -50,6 +51,7 @@ struct job {
     bool no_node_rank;           /* leave NODE_RANK unset */
     rank_env_f env;              /* in each rank, behind its variables */
     int size;
+    struct timespec begin; /* as files have it */
     pid_t pids[MAX_RANKS];
     int ends[MAX_RANKS]; /* as waitpid gives them */
     struct shared *shared;

@@ -274,7 +274,7 @@ static void body_leave (struct job *job, int rank, train_group_t *group)
 
         train_barrier_async (other, &work[0], &why);
         train_barrier_async (other, &work[1], &why);
-        train_work_wait (work[0], 30, &why);
+        train_work_wait (work[0], 500, &why); /* its thread is in it by then */
         train_group_destroy (other);
         if (now_ms () - start_ms > 20000)
             note (job, rank, "destroyed late", 0, 0, 0);
