@@ -130,11 +130,31 @@ static bool runs (pid_t pid)
     return state != 'Z' || threads > 1;
 }
 
+/* What it is doing: by name, state, parent, and where in the kernel. */
+static void show (pid_t pid)
+{
+    static const char *const files[] = {"stat", "wchan", "status", "stack"};
+    char path[64], line[256];
+
+    for (size_t i = 0; i < sizeof (files) / sizeof (*files); i++) {
+        FILE *f;
+
+        snprintf (path, sizeof (path), "/proc/%d/%s", (int)pid, files[i]);
+        if (!(f = fopen (path, "r")))
+            continue;
+        while (fgets (line, sizeof (line), f))
+            print_error ("%s: %s\n", files[i], line);
+        fclose (f);
+    }
+}
+
 /* A busy machine may take long to end what was killed. */
 static void until_ended (pid_t pid)
 {
-    for (int i = 0; i < 2000 && runs (pid); i++)
+    for (int i = 0; i < 6000 && runs (pid); i++)
         usleep (10000);
+    if (runs (pid))
+        show (pid);
     assert_false (runs (pid));
 }
 
