@@ -194,13 +194,8 @@ static int from_environment (struct settings *c, struct rv_error *err)
     return RV_OK;
 }
 
-struct rule {
-    bool broken;
-    const char *section, *key, *why;
-};
-
-static int apply (const struct settings *c, const struct rule *rule, size_t n,
-                  struct rv_error *err)
+int settings_rules (const struct settings *c, const struct settings_rule *rule,
+                    size_t n, struct rv_error *err)
 {
     char where[512];
 
@@ -216,7 +211,7 @@ static int apply (const struct settings *c, const struct rule *rule, size_t n,
 /* Names of contracts that this version has no code for. */
 static int check_served (const struct settings *c, struct rv_error *err)
 {
-    const struct rule rule[] = {
+    const struct settings_rule rule[] = {
         {c->device == DEVICE_CUDA && c->param == FP64, "run", "device",
          "cuda has no fp64; use fp32, bf16 or fp16, or device = cpu"},
         {c->offload && c->device != DEVICE_CUDA, "shard", "offload",
@@ -239,14 +234,14 @@ static int check_served (const struct settings *c, struct rv_error *err)
          "stochastic_rounding", "is of use with param = bf16 alone; use off"},
     };
 
-    return apply (c, rule, sizeof (rule) / sizeof (*rule), err);
+    return SETTINGS_RULES (c, rule, err);
 }
 
 static int check_shard (const struct settings *c, struct rv_error *err)
 {
     bool sharded =
         c->strategy == TRAIN_SHARD_GRAD_OP || c->strategy == TRAIN_FULL_SHARD;
-    const struct rule rule[] = {
+    const struct settings_rule rule[] = {
         {c->least < 0, "shard", "wrap",
          "is neither layer nor a number of elements from 1 to 1e12"},
         {c->wrap && c->strategy == TRAIN_NO_SHARD, "shard", "wrap",
@@ -273,13 +268,13 @@ static int check_shard (const struct settings *c, struct rv_error *err)
          "gradients once a step; use off"},
     };
 
-    return apply (c, rule, sizeof (rule) / sizeof (*rule), err);
+    return SETTINGS_RULES (c, rule, err);
 }
 
 static int check_sizes (const struct settings *c, struct rv_error *err)
 {
     bool bytes = strcmp (c->tokenizer, "bytes") == 0;
-    const struct rule rule[] = {
+    const struct settings_rule rule[] = {
         {!c->files, "data", "files",
          "is not set; name text files, e.g. /usr/share/common-licenses/*"},
         {c->steps == 0, "run", "steps", "is not set; give a number above 0"},
@@ -306,7 +301,7 @@ static int check_sizes (const struct settings *c, struct rv_error *err)
         {!*c->resume, "checkpoint", "resume", "is not auto, off or a path"},
     };
 
-    return apply (c, rule, sizeof (rule) / sizeof (*rule), err);
+    return SETTINGS_RULES (c, rule, err);
 }
 
 int settings_read (struct settings *c, const char *file, char *const *overrides,

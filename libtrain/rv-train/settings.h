@@ -92,6 +92,19 @@ bool settings_given (const struct settings *set, const char *section,
 char *settings_where (const struct settings *set, const char *section,
                       const char *key, char *buf, size_t size);
 
+/* settings_rules - refuse the first of [n] rules that is broken: EINVAL, where the
+ * setting stands, and why. */
+struct settings_rule {
+    bool broken;
+    const char *section, *key, *why;
+};
+int settings_rules (const struct settings *set,
+                    const struct settings_rule *rules, size_t n,
+                    struct rv_error *err);
+
+#define SETTINGS_RULES(set, rules, err)                                        \
+    settings_rules (set, rules, sizeof (rules) / sizeof (*(rules)), err)
+
 /* The parts as libtrain takes them; of a model in [model] dir, model_describe
  * (model_dir.h) has the sizes. */
 train_decoder_config_t settings_decoder (const struct settings *set);

@@ -18,29 +18,6 @@ void settings_grpo_defaults (struct settings_grpo *g)
     g->shown = 8;
 }
 
-struct rule {
-    bool broken;
-    const char *section, *key, *why;
-};
-
-/* The first rule that is broken. */
-static int check_rules (const struct settings *c, const struct rule *rule,
-                        size_t n, struct rv_error *err)
-{
-    char where[512];
-
-    for (size_t i = 0; i < n; i++)
-        if (rule[i].broken)
-            return error_set (err, RV_EINVAL, "%s: %s",
-                              settings_where (c, rule[i].section, rule[i].key,
-                                              where, sizeof (where)),
-                              rule[i].why);
-    return RV_OK;
-}
-
-#define CHECK_RULES(c, rule, err)                                              \
-    check_rules (c, rule, sizeof (rule) / sizeof (*(rule)), err)
-
 static bool given (const struct settings *c, const char *key)
 {
     return settings_given (c, "grpo", key);
@@ -63,7 +40,7 @@ static int check_idle (const struct settings *c, struct rv_error *err)
     bool cap = g->loss == TRAIN_GRPO_CISPO, soft = g->loss == TRAIN_GRPO_SAPO;
     bool clips = !cap && !soft && g->loss != TRAIN_GRPO_CISPO_CLIP;
     bool gdpo = g->combine == TRAIN_GRPO_NORMALIZE_THEN_SUM;
-    const struct rule rule[] = {
+    const struct settings_rule rule[] = {
         {(cap || soft) && given (c, "epsilon"), "grpo", "epsilon", of_clip_low},
         {(cap || soft) && given (c, "epsilon_high"), "grpo", "epsilon_high",
          of_clip_low},
@@ -95,14 +72,14 @@ static int check_idle (const struct settings *c, struct rv_error *err)
          "normalize_then_sum takes the mean; remove it"},
     };
 
-    return CHECK_RULES (c, rule, err);
+    return SETTINGS_RULES (c, rule, err);
 }
 
 /* Of a run whose task is grpo. */
 static int check_task (const struct settings *c, struct rv_error *err)
 {
     const struct settings_grpo *g = &c->grpo;
-    const struct rule rule[] = {
+    const struct settings_rule rule[] = {
         {c->rewards.n == 0, "run", "task",
          "grpo needs a reward: [reward NAME] with its kind"},
         {c->batch * g->steps % g->group != 0, "data", "batch",
@@ -143,7 +120,7 @@ static int check_task (const struct settings *c, struct rv_error *err)
          "is not set; name prompts that are not trained on"},
     };
 
-    return CHECK_RULES (c, rule, err);
+    return SETTINGS_RULES (c, rule, err);
 }
 
 int settings_grpo_check (const struct settings *c, struct rv_error *err)
