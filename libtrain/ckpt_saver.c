@@ -4,7 +4,6 @@
  * Collectives run on the caller's thread alone; the writing threads meet in
  * the folder (ckpt_job.h). */
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +13,7 @@
 #include "ckpt_job.h"
 #include "err.h"
 #include "opts.h"
+#include "thread.h"
 #include "trainer.h"
 
 struct train_ckpt_saver {
@@ -83,18 +83,12 @@ static void *run (void *arg)
     return NULL;
 }
 
-/* Signals are for the caller's threads. */
 static train_status_t start_thread (train_ckpt_saver_t *s, train_error_t *err)
 {
-    sigset_t all, before;
     int rc;
 
-    sigfillset (&all);
-    pthread_sigmask (SIG_SETMASK, &all, &before);
     atomic_store (&s->ended, false);
-    rc = pthread_create (&s->thread, NULL, run, s);
-    pthread_sigmask (SIG_SETMASK, &before, NULL);
-    if (rc) {
+    if ((rc = thread_start (&s->thread, run, s)) != 0) {
         atomic_store (&s->ended, true);
         return err_set (err, TRAIN_ENOMEM, "checkpoint: no thread: %s",
                         strerror (rc));

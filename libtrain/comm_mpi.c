@@ -9,7 +9,6 @@
 #include "comm_mpi.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +19,7 @@
 #include "host.h"
 #include "join.h"
 #include "sock.h"
+#include "thread.h"
 
 #define SLICE_MS 50
 #define TAG_MASK 0x7fff /* the least that every MPI allows */
@@ -115,17 +115,11 @@ static void *make (void *arg)
     return NULL;
 }
 
-/* Signals are the program's: none comes to the helper. */
 static int start (struct maker *maker)
 {
-    sigset_t all, before;
     pthread_t thread;
-    int rc;
+    int rc = thread_start (&thread, make, maker);
 
-    sigfillset (&all);
-    pthread_sigmask (SIG_SETMASK, &all, &before);
-    rc = pthread_create (&thread, NULL, make, maker);
-    pthread_sigmask (SIG_SETMASK, &before, NULL);
     if (rc == 0)
         pthread_detach (thread);
     return rc;

@@ -6,7 +6,6 @@
 #include "comm_nccl.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +14,7 @@
 
 #include "err.h"
 #include "sock.h"
+#include "thread.h"
 
 #define SLICE_MS 50
 
@@ -137,19 +137,6 @@ static void *help (void *arg)
     return NULL;
 }
 
-/* Signals are the program's: none comes to the helper. */
-static int start (struct link *link)
-{
-    sigset_t all, before;
-    int rc;
-
-    sigfillset (&all);
-    pthread_sigmask (SIG_SETMASK, &all, &before);
-    rc = pthread_create (&link->thread, NULL, help, link);
-    pthread_sigmask (SIG_SETMASK, &before, NULL);
-    return rc;
-}
-
 train_status_t link_create (const struct nccl_api *api,
                             const struct backend_ops *gpu, int device, int rank,
                             int size, const struct nccl_id *id,
@@ -176,7 +163,7 @@ train_status_t link_create (const struct nccl_api *api,
     status = gpu->stream_create (device, &link->stream, err);
     if (status == TRAIN_OK) {
         link->refs = 2;
-        if (start (link) != 0) {
+        if (thread_start (&link->thread, help, link) != 0) {
             gpu->stream_destroy (link->stream);
             link->refs = 1;
             status = err_set (err, TRAIN_ENOMEM, "group: no thread for NCCL");

@@ -10,12 +10,12 @@
  * checks the arguments, and group_run puts the work into the queue. */
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "err.h"
 #include "group_impl.h"
+#include "thread.h"
 
 struct train_work {
     struct work_queue *queue;
@@ -101,19 +101,6 @@ static void *serve (void *arg)
     return NULL;
 }
 
-/* The program's signals are not for this thread. */
-static int start_thread (struct work_queue *queue)
-{
-    sigset_t all, old;
-    int rc;
-
-    sigfillset (&all);
-    pthread_sigmask (SIG_SETMASK, &all, &old);
-    rc = pthread_create (&queue->thread, NULL, serve, queue);
-    pthread_sigmask (SIG_SETMASK, &old, NULL);
-    return rc;
-}
-
 static train_status_t make_queue (train_group_t *group, train_error_t *err)
 {
     struct work_queue *queue = calloc (1, sizeof (*queue));
@@ -129,7 +116,7 @@ static train_status_t make_queue (train_group_t *group, train_error_t *err)
     pthread_condattr_setclock (&attr, CLOCK_MONOTONIC);
     pthread_cond_init (&queue->changed, &attr);
     pthread_condattr_destroy (&attr);
-    if (start_thread (queue) != 0) {
+    if (thread_start (&queue->thread, serve, queue) != 0) {
         pthread_mutex_lock (&queue->lock);
         let_go (queue);
         return err_set (err, TRAIN_ENOMEM,

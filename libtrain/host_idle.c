@@ -10,13 +10,13 @@
 #include "host_idle.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "err.h"
 #include "host_watch.h"
+#include "thread.h"
 
 struct host_idle {
     pthread_mutex_t lock; /* of all of struct host that changes */
@@ -71,19 +71,6 @@ static void *serve (void *arg)
     return NULL;
 }
 
-/* Signals are the program's: none comes to the thread. */
-static int start_thread (struct host *host)
-{
-    sigset_t all, before;
-    int rc;
-
-    sigfillset (&all);
-    pthread_sigmask (SIG_SETMASK, &all, &before);
-    rc = pthread_create (&host->idle->thread, NULL, serve, host);
-    pthread_sigmask (SIG_SETMASK, &before, NULL);
-    return rc;
-}
-
 static void free_idle (struct host_idle *idle)
 {
     pthread_cond_destroy (&idle->wake);
@@ -108,7 +95,7 @@ train_status_t idle_start (struct host *host, train_error_t *err)
     pthread_condattr_setclock (&attr, CLOCK_MONOTONIC);
     pthread_cond_init (&host->idle->wake, &attr);
     pthread_condattr_destroy (&attr);
-    if ((rc = start_thread (host)) == 0)
+    if ((rc = thread_start (&host->idle->thread, serve, host)) == 0)
         return TRAIN_OK;
     free_idle (host->idle);
     host->idle = NULL;

@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "libtrain/err.h"
+#include "libtrain/thread.h"
 
 #define EVERY_MS 250
 
@@ -70,19 +71,6 @@ static void *run (void *arg)
     return NULL;
 }
 
-/* Signals are the program's. */
-static int start (struct heard *h)
-{
-    sigset_t all, old;
-    int rc;
-
-    sigfillset (&all);
-    pthread_sigmask (SIG_SETMASK, &all, &old);
-    rc = pthread_create (&h->thread, NULL, run, h);
-    pthread_sigmask (SIG_SETMASK, &old, NULL);
-    return rc;
-}
-
 train_status_t heard_open (struct heard **ret, train_group_t *ranks,
                            const volatile sig_atomic_t *stop,
                            train_error_t *err)
@@ -100,7 +88,7 @@ train_status_t heard_open (struct heard **ret, train_group_t *ranks,
         h->stop = stop;
         pthread_mutex_init (&h->lock, NULL);
         pthread_cond_init (&h->wake, NULL);
-        if (start (h) == 0) {
+        if (thread_start (&h->thread, run, h) == 0) {
             *ret = h;
             return TRAIN_OK;
         }
