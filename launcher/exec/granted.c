@@ -21,23 +21,31 @@
 /* One line "Nodes=n[1-2] CPU_IDs=0-1 Mem=100 GRES=gpu:a100:2(IDX:0-1)": each of
  * these nodes has that. */
 struct line {
-    char nodes[1024], gres[512];
+    char nodes[100], gres[512];
     uint32_t n_nodes, cpus, gpus;
     uint64_t mem_mb;      /* 0: not counted */
     char type[64];        /* of its GPUs; "" = without */
     bool mixed, all_cpus; /* two types; CPUs not told */
 };
 
-/* The word behind [key] on this line; "" where there is none. */
-static void word_of (const char *line, const char *key, char *buf, size_t size)
+/* The word behind [key] on this line, [ret_len] long and of any length; an empty
+ * one where there is none. */
+static const char *word_at (const char *line, const char *key, size_t *ret_len)
 {
     const char *end = line + strcspn (line, "\n"), *at = strstr (line, key);
 
-    buf[0] = '\0';
-    if (!at || at >= end)
-        return;
-    at += strlen (key);
-    snprintf (buf, size, "%.*s", (int)strcspn (at, " \n"), at);
+    at = at && at < end ? at + strlen (key) : end;
+    *ret_len = strcspn (at, " \n");
+    return at;
+}
+
+/* The same into [buf], for messages: what does not fit is cut. */
+static void word_of (const char *line, const char *key, char *buf, size_t size)
+{
+    size_t len;
+    const char *at = word_at (line, key, &len);
+
+    snprintf (buf, size, "%.*s", (int)len, at);
 }
 
 /* How many numbers "0-3,8" names. */
@@ -89,24 +97,37 @@ static void read_gres (struct line *l)
     }
 }
 
-static void read_line (const char *text, struct line *l)
+/* How many nodes the line is of. A job of hundreds that lie apart has a list of
+ * thousands of bytes. */
+static int count_nodes (const char *text, uint32_t *ret, struct rv_error *err)
 {
-    char cpus[512], mem[40];
-    struct hostlist hosts;
+    struct hostlist hosts = {0};
+    size_t len;
+    const char *at = word_at (text, "Nodes=", &len);
+    char *list = strndup (at, len);
+    int rc = list ? hostlist_parse (list, &hosts, err)
+                  : error_set (err, RV_ENOMEM, "out of memory");
+
+    free (list);
+    *ret = (uint32_t)hosts.n;
+    hostlist_fini (&hosts);
+    return rc;
+}
+
+static int read_line (const char *text, struct line *l, struct rv_error *err)
+{
+    char mem[40];
+    size_t len;
 
     *l = (struct line){0};
     word_of (text, "Nodes=", l->nodes, sizeof (l->nodes));
-    word_of (text, " CPU_IDs=", cpus, sizeof (cpus));
     word_of (text, " Mem=", mem, sizeof (mem));
     word_of (text, " GRES=", l->gres, sizeof (l->gres));
-    l->cpus = count_ids (cpus);
+    l->cpus = count_ids (word_at (text, " CPU_IDs=", &len));
     l->all_cpus = l->cpus == 0;
     l->mem_mb = strtoull (mem, NULL, 10);
-    if (hostlist_parse (l->nodes, &hosts, NULL) == RV_OK) {
-        l->n_nodes = (uint32_t)hosts.n;
-        hostlist_fini (&hosts);
-    }
     read_gres (l);
+    return count_nodes (text, &l->n_nodes, err);
 }
 
 /* The first line of a node's at or after [text]; NULL = none. */
@@ -177,7 +198,10 @@ int granted_compare (const char *show, const struct exec_request *q, char *ret,
     if (!shows_running (show))
         return error_set (err, RV_EFORMAT, "the job does not run any more");
     for (const char *p = show; rc == RV_OK && (p = next_line (p)); p++) {
-        read_line (p, &l);
+        if ((rc = read_line (p, &l, err)) != RV_OK) {
+            error_prefix (err, "scontrol's nodes");
+            return rc;
+        }
         nodes += l.n_nodes;
         rc = compare_line (&l, q, err);
         if (rc != RV_OK || !q->gpus || !l.gpus)

@@ -18,7 +18,8 @@
  * RV_EMISMATCH: fewer nodes, CPUs, GPUs or less memory than asked, more nodes,
  * another type, or nodes of several types; the text names node and both values.
  * RV_EFORMAT where [show] tells of no node, or of a job that is not RUNNING: one
- * that completes gives its nodes back one by one. What a cluster does not count
+ * that completes gives its nodes back one by one. RV_EINVAL for a list of nodes
+ * that cannot be read. Lists may be of any length. What a cluster does not count
  * (memory, single CPUs) is not compared, and more of a node is no fault: whole
  * nodes have more. */
 int granted_compare (const char *show, const struct exec_request *q, char *ret,

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -104,11 +105,51 @@ static void small (void **state)
     (void)state;
 }
 
+/* 400 nodes of which every second is another job's, and CPUs likewise: lists of
+ * thousands of bytes, none of which may be cut. */
+static void long_lists (void **state)
+{
+    struct exec_request q = {
+        .gpus = 400, .nodes = 400, .tasks_per_node = 256, .cpus_per_task = 1};
+    struct rv_error err = {0};
+    char show[8192], given[128];
+    int n = snprintf (show, sizeof (show), HEAD "     Nodes=node[0001");
+
+    for (int i = 1; i < 400; i++)
+        n += snprintf (show + n, sizeof (show) - (size_t)n, ",%04d", 2 * i + 1);
+    n += snprintf (show + n, sizeof (show) - (size_t)n, "] CPU_IDs=0");
+    for (int i = 1; i < 256; i++)
+        n += snprintf (show + n, sizeof (show) - (size_t)n, ",%d", 2 * i);
+    snprintf (show + n, sizeof (show) - (size_t)n,
+              " Mem=0 GRES=gpu:a100:1(IDX:0)\n" TAIL);
+    if (granted_compare (show, &q, given, sizeof (given), &err))
+        fail_msg ("%s", err.text);
+    assert_memory_equal (given, "1 a100 on node[0001,0003,", 25);
+    (void)state;
+}
+
+/* A list that nobody can read is no word about what was given. */
+static void no_list (void **state)
+{
+    struct exec_request q = {.nodes = 1, .tasks_per_node = 1};
+    struct rv_error err = {0};
+    char given[128];
+
+    assert_int_equal (
+        granted_compare (HEAD "     Nodes=n[1-,3 CPU_IDs=0 Mem=0 GRES=\n", &q,
+                         given, sizeof (given), &err),
+        RV_EINVAL);
+    assert_non_null (strstr (err.text, "scontrol's nodes: "));
+    (void)state;
+}
+
 int main (void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test (table),
         cmocka_unit_test (small),
+        cmocka_unit_test (long_lists),
+        cmocka_unit_test (no_list),
     };
 
     return cmocka_run_group_tests_name ("granted", tests, NULL, NULL);
