@@ -13,11 +13,13 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "proc.h"
 
-#define BAR_MS 10000
+#define BAR_MS      10000
+#define OTHER_FILES 64 /* that a command has open beside the logs */
 
 struct ranks {
     int first, last;
@@ -80,17 +82,31 @@ static int add_rank (struct logset *set, const struct request *req, int rank,
     return status;
 }
 
+/* Each log stays open, and a shell's usual limit of 1,024 files is that of 500
+ * ranks; what may be had beyond it may be had without asking. */
+static void allow_files (size_t logs)
+{
+    const rlim_t need = logs + OTHER_FILES;
+    struct rlimit limit;
+
+    if (getrlimit (RLIMIT_NOFILE, &limit) || limit.rlim_cur >= need)
+        return;
+    limit.rlim_cur = limit.rlim_max < need ? limit.rlim_max : need;
+    setrlimit (RLIMIT_NOFILE, &limit);
+}
+
 int logset_init (struct logset *set, const struct request *req,
                  const struct follow_opts *opts, bool goes_on,
                  struct rv_error *err)
 {
     struct ranks ranks = choose (req, opts);
+    const size_t most = (size_t)(ranks.last - ranks.first + 1) * 2 + 2;
     int status = RV_OK;
 
+    allow_files (most);
     live_init (&set->live);
     set->n = 0;
-    set->tail = calloc ((size_t)(ranks.last - ranks.first + 1) * 2 + 2,
-                        sizeof (*set->tail));
+    set->tail = calloc (most, sizeof (*set->tail));
     if (!set->tail)
         return error_set (err, RV_ENOMEM, "out of memory");
     for (int i = 0; opts->batch && i < 2 && status == RV_OK; i++) {

@@ -78,8 +78,9 @@ static bool tail_open (struct logtail *tail, int *ret_status,
         return true;
     tail->fd = open (tail->path, O_RDONLY | O_CLOEXEC);
     if (tail->fd < 0 && errno != ENOENT)
-        *ret_status =
-            error_set (err, RV_EIO, "%s: %s", tail->path, strerror (errno));
+        *ret_status = error_set (
+            err, RV_EIO, "%s: %s%s", tail->path, strerror (errno),
+            errno == EMFILE ? "; raise 'ulimit -n', or show fewer ranks" : "");
     return tail->fd >= 0;
 }
 

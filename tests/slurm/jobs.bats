@@ -130,6 +130,24 @@ new" ]
 $job err  50%|#" ]
 }
 
+@test "logs of more ranks than a shell may have files open" {
+    # 1,024 files are the logs of 500 ranks; here 12 are those of less than four
+    run_cmd "$RV" run --name=wide -g 4 -f -- sh -c 'echo out; echo err >&2'
+    [ "$status" = 0 ]
+    for more in '' -f; do
+        run_cmd bash -c 'ulimit -Sn 12; exec "$RV" logs $1 wide' - $more
+        [ "$status" = 0 ]
+        [ "$(grep -c ': out$' <<<"$output")" = 4 ]
+        [ "$(grep -c ': err$' <<<"$output")" = 4 ]
+    done
+    # where no more may be had: what would work
+    run_cmd bash -c 'ulimit -n 12; exec "$RV" logs wide'
+    [ "$status" = 1 ]
+    [[ $output == *"Too many open files; raise 'ulimit -n', or show fewer ranks"* ]]
+    run_cmd bash -c 'ulimit -n 12; exec "$RV" logs --rank 1 wide'
+    [ "$status" = 0 ]
+}
+
 @test "logs -f goes on until the job ends" {
     mkfifo gate
     submit --name slow -- sh -c "echo one; read x <$PWD/gate; echo two"
