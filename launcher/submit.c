@@ -154,6 +154,23 @@ static bool lays_out (const char *e)
     return false;
 }
 
+/* Does it say what rv does? sbatch would wait for the job's end, or make an
+ * array of it; the ranks' srun would end them by another limit, refuse the
+ * job's memory, or write names of ranks into their logs. */
+static bool is_rvs (const char *e)
+{
+    static const char *const all[] = {
+        "SBATCH_ARRAY_INX=",  "SBATCH_WAIT=",       "SLURM_LABELIO=",
+        "SLURM_MEM_PER_CPU=", "SLURM_MEM_PER_GPU=", "SLURM_MEM_PER_NODE=",
+        "SLURM_MULTI_PROG=",  "SLURM_TIMELIMIT=",
+    };
+
+    for (size_t i = 0; i < sizeof (all) / sizeof (all[0]); i++)
+        if (begins (e, all[i]))
+            return true;
+    return false;
+}
+
 char **submit_environ (void)
 {
     bool inside = getenv ("SLURM_JOB_ID") != NULL;
@@ -166,7 +183,8 @@ char **submit_environ (void)
     for (size_t i = 0; env && i < n; i++) {
         const char *e = environ[i];
 
-        if (begins (e, "PMIX_") || begins (e, "PMI_") || lays_out (e))
+        if (begins (e, "PMIX_") || begins (e, "PMI_") || lays_out (e)
+            || is_rvs (e))
             continue;
         if (inside && (begins (e, "SLURM_") || begins (e, "SLURMD_"))
             && !begins (e, "SLURM_CONF"))

@@ -27,9 +27,10 @@ void submit_argv_free (char **argv);
 
 /* submit_environ - this process's environment for a new job, NULL-terminated,
  * free with submit_argv_free: without the PMIx variables of a step, without
- * those that tell Slurm's clients how to spread GPUs and tasks, and inside a
- * job without that job's SLURM_* variables, which sbatch would read as options
- * or hand on. NULL when out of memory. */
+ * those that tell Slurm's clients how to spread GPUs and tasks, what memory and
+ * time the ranks have and what their logs look like, or sbatch to wait or to
+ * make an array, and inside a job without that job's SLURM_* variables, which
+ * sbatch would read as options or hand on. NULL when out of memory. */
 char **submit_environ (void);
 
 /* submit_run - call sbatch.

@@ -119,6 +119,7 @@ static int make_args (struct args *a, const struct exec_request *q,
     if (rc)
         return rc;
     add (a, "srun");
+    add (a, "--export=ALL"); /* job.sh's, where the job itself has NONE */
     add (a, "--mpi=%s", has_pmix () ? "pmix" : "none");
     add (a, "--nodes=%u", q->nodes);
     add (a, "--ntasks=%u", q->tasks);

@@ -162,6 +162,31 @@ RV_TOTAL_ELAPSED=0
 TOKENIZERS_PARALLELISM=true" ]
 }
 
+@test "job.sh's variables reach the ranks of a job whose environment is NONE" {
+    for name in SBATCH_EXPORT SLURM_EXPORT_ENV; do
+        FOO=1 separate env $name=NONE "$RV" run -f -- sh -c 'echo "$RV_REQUEST_DIR $RV_SEGMENT ${PATH:+path}"'
+        [ "$status" = 0 ]
+        [[ $output == "$STATE/requests/"*" 0 path" ]]
+    done
+    separate "$RV" run -f --slurm=--export=NONE -- sh -c 'echo "$RV_OUTPUT_DIR"'
+    [[ $output == "$STATE/outputs/"* ]]
+}
+
+@test "what is exported for srun and sbatch neither labels, shortens nor refuses a job" {
+    export SLURM_LABELIO=1 SLURM_MEM_PER_CPU=10 SLURM_TIMELIMIT=1 SLURM_MULTI_PROG=1
+    separate "$RV" run -f --time 5 -- sh -c \
+        'echo hi; scontrol show step "$SLURM_JOB_ID.0" | grep -o "TimeLimit=.*"'
+    [ "$status" = 0 ]
+    [ "${lines[0]}" = hi ]
+    [ "${lines[1]}" != TimeLimit=00:01:00 ]
+    # one job, and not waited for
+    mkfifo gate
+    SBATCH_WAIT=1 SBATCH_ARRAY_INX=1-2 submit -- sh -c "read x <$PWD/gate"
+    [ -z "$(scontrol show job "$job" | grep ArrayTaskId)" ]
+    wait_job "$job" RUNNING
+    echo x >gate
+}
+
 @test "two runs of one name share no checkpoint folder (charliemeyer2000/rivanna.dev 0.0.4)" {
     separate "$RV" run -f --name same -- sh -c 'echo $RV_CHECKPOINT_DIR'
     first=$output

@@ -514,6 +514,9 @@ static void environment (void **state)
     setenv ("SBATCH_GPUS", "3", 1);
     setenv ("SBATCH_GRES", "gpu:1", 1);
     setenv ("SLURM_GRES", "nvme", 1);
+    setenv ("SBATCH_WAIT", "1", 1);
+    setenv ("SBATCH_WAIT_ALL_NODES", "1", 1);
+    setenv ("SLURM_TIMELIMIT", "1", 1);
     unsetenv ("SLURM_JOB_ID");
     env = submit_environ ();
     assert_null (find (env, "PMIX_"));
@@ -522,6 +525,9 @@ static void environment (void **state)
     assert_null (find (env, "SLURM_TRES_PER_TASK="));
     assert_null (find (env, "SBATCH_G"));
     assert_non_null (find (env, "SLURM_GRES="));
+    assert_null (find (env, "SBATCH_WAIT="));
+    assert_non_null (find (env, "SBATCH_WAIT_ALL_NODES="));
+    assert_null (find (env, "SLURM_TIMELIMIT="));
     submit_argv_free (env);
     setenv ("SLURM_JOB_ID", "1", 1);
     env = submit_environ ();
