@@ -98,20 +98,31 @@ static void read_command_line (void)
 }
 
 /* A job asked for inside another is not governed by the outer one's options,
- * which sbatch and salloc would read from the environment. */
+ * which sbatch and salloc would read from the environment, and is no job of rv,
+ * whose batch script says so itself. A user may have taken SLURM_JOB_ID away. */
 static void drop_outer_options (void)
 {
-    if (!getenv ("SLURM_JOB_ID"))
+    const char *differ = getenv (WISH_OPTION_ENV "rv_differ");
+    const char *theirs = getenv ("RV_DIFFER");
+    char name[96] = "SLURM_SPANK_";
+    size_t at = strlen (name);
+
+    if (!getenv ("SLURM_JOB_ID") && !getenv ("RV_STEP"))
         return;
     /* Slurm's word for what --rv-gpu got. Nested in a job without GPUs it
      * would fail each step there. */
     if (getenv (WISH_OPTION_ENV "rv_gpu") || getenv (WISH_OPTION_ENV "rv_mig"))
         unsetenv ("SLURM_GPUS");
-    unsetenv (WISH_OPTION_ENV "rv_env");
-    unsetenv (WISH_OPTION_ENV "rv_gpu");
-    unsetenv (WISH_OPTION_ENV "rv_mig");
-    unsetenv (WISH_OPTION_ENV "rv_isolate");
-    unsetenv (WISH_OPTION_ENV "rv_nccl_timeout");
+    /* task_init's; without the option it is the user's */
+    if (differ && theirs && strcmp (differ, theirs) == 0)
+        unsetenv ("RV_DIFFER");
+    for (size_t i = 0; i < options_count (); i++) {
+        options_word (i, name + at, sizeof (name) - at);
+        unsetenv (name);
+    }
+    if (getenv ("RV_REQUEST_DIR"))
+        unsetenv ("RV_MIG");
+    unsetenv ("RV_REQUEST_DIR");
 }
 
 static void read_script (void)
@@ -371,11 +382,11 @@ int client_init (spank_t sp, int argc, char **argv)
     options_register (sp);
     if (!client)
         return 0;
-    wish_init (&wish, (enum cli_client)client, env);
-    if (wish.client != CLI_SRUN) {
+    if (client != CLI_SRUN) {
         drop_outer_options ();
         envedit_drop_rank ();
     }
+    wish_init (&wish, (enum cli_client)client, env);
     read_command_line ();
     read_script ();
     /* A step that one of our ranks starts is ours, as its job is. */

@@ -280,10 +280,18 @@ srun '$W' step
 X
     # asks nothing: nothing of the rank that submitted it
     job "srun -n1 sbatch -o /dev/null -n2 -w n2 '$RVT/inner'" -n1 -w n1 \
-        --rv-gpu=1 --rv-nccl-timeout=30m
+        --rv-gpu=1 --rv-nccl-timeout=30m --rv-differ=driver
     none step 2
     none script 1
     rm "$RVT"/env/*
+    # of a job of rv likewise, and with the outer job's number taken away
+    for env in '' '-u SLURM_JOB_ID'; do
+        RV_REQUEST_DIR=/r job "srun -n1 env $env RV_MIG=1g.10gb sbatch -o /dev/null -n2 --gres=gpu:1 -w n2 '$RVT/inner'" \
+            -n1 -w n1
+        none step 2 CUDA_VISIBLE_DEVICES=0
+        none script 1 CUDA_VISIBLE_DEVICES=0
+        rm "$RVT"/env/*
+    done
     # asks for itself
     job "sbatch -o /dev/null -n2 -w n2 --rv-env=on '$RVT/inner'" -n1 -w n1 \
         --rv-gpu=1 --rv-nccl-timeout=30m
