@@ -102,6 +102,14 @@ static void text_timeouts (struct text *t, int64_t seconds)
     text_default (t, "DEEPSPEED_TIMEOUT", num);
 }
 
+/* dash drops variables whose names are none of its own, such as those by which
+ * bash exports functions ("BASH_FUNC_module%%"): a rank's 'module load' would
+ * fail. bash hands them on. */
+static const char *shell (void)
+{
+    return access ("/bin/bash", X_OK) ? "#!/bin/sh\n" : "#!/bin/bash\n";
+}
+
 char *request_job_sh (const struct request_new *from, const char *id,
                       const char *dir)
 {
@@ -111,7 +119,7 @@ char *request_job_sh (const struct request_new *from, const char *id,
     char tail[COMMAND_NAME_MAX + 64];
 
     if (out && ckpt) {
-        text_str (&t, "#!/bin/sh\n");
+        text_str (&t, shell ());
         text_export (&t, "RV_REQUEST_ID", id, "");
         text_export (&t, "RV_REQUEST_DIR", dir, "");
         snprintf (tail, sizeof (tail), "/%s-\"$SLURM_JOB_ID\"", from->name);

@@ -172,6 +172,17 @@ TOKENIZERS_PARALLELISM=true" ]
     [[ $output == "$STATE/outputs/"* ]]
 }
 
+@test "functions that bash exports, and names with dots, reach the ranks" {
+    separate env foo.bar=1 bash -c 'module() { echo "module $*"; }
+        export -f module
+        exec "$RV" run -f -g 2 -- bash -c "module load; env | grep ^foo.bar"'
+    [ "$status" = 0 ]
+    [ "$(sort <<<"$output")" = "foo.bar=1
+foo.bar=1
+module load
+module load" ]
+}
+
 @test "what is exported for srun and sbatch neither labels, shortens nor refuses a job" {
     export SLURM_LABELIO=1 SLURM_MEM_PER_CPU=10 SLURM_TIMELIMIT=1 SLURM_MULTI_PROG=1
     separate "$RV" run -f --time 5 -- sh -c \
