@@ -241,6 +241,21 @@ for whole GPUs instead" srun --rv-mig true
     refusals
 }
 
+@test "a plugstack.conf that names the plugin twice: the first line counts" {
+    mkdir "$RVT/twice.d"
+    sed 's,$, env=gpu,' "$RVT/plugstack.saved" >"$RVT/twice.d/rv.conf"
+    echo "include $RVT/twice.d/*" >>"$PLUGSTACK"
+    as "$four" srun --rv-gpu=4 "$RANKS"
+    as "$four" batch --rv-gpu=4 -N2 -n4 --ntasks-per-node=2 --wrap "srun '$RANKS'"
+    [[ $output != *'provided by both'* ]]
+    # env=gpu of the second line is not read
+    run_srun --gres=gpu:1 "$OURS"
+    [ "$status" = 0 ]
+    [ -z "$output" ]
+    refused "rv: cannot allocate '2': --rv-gpu does not go with heterogeneous jobs; give each component --gpus" \
+        srun --rv-gpu=2 true : --rv-nccl-timeout=30m true
+}
+
 @test "a bad plugstack word ends clients and no step" {
     sed "s,^PlugStackConfig=.*,PlugStackConfig=$RVT/none," "$SLURM_CONF" \
         >"$RVT/slurm.conf"
