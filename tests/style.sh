@@ -42,6 +42,8 @@ result "banned functions" "$(grep -nE '\b(strcpy|strcat|sprintf|vsprintf|gets|at
 result "SPDX first" "$(comm -23 <(printf '%s\n' "${c_files[@]}" "${sh_files[@]}" | sort) \
     <(awk 'FNR <= 2 && /SPDX-License-Identifier: Apache-2\.0/ { print FILENAME; nextfile } FNR == 2 { nextfile }' "${c_files[@]}" "${sh_files[@]}" | sort))"
 result "scripts say who runs them" "$(find etc tests .ci -name '*.sh' -not -path 'etc/build-aux/*' -exec sh -c 'head -n 1 "$1" | grep -qE "^#!/bin/(ba)?sh" || echo "$1"' sh {} \;)"
+# In a folder that all may write, root would write where another's link points.
+result "no names in /tmp that others can guess" "$(grep -nE '>+ *"?/tmp/' "${sh_files[@]}")"
 result "no tabs, no trailing space in C" "$(grep -nP '\t|[ ]+$' "${c_files[@]}")"
 result "no file past 600 lines" "$(wc -l "${c_files[@]}" | awk '$2 != "total" && $1 > 600')"
 result "libplan is pure" "$(grep -nE '#include <(slurm/|pmix|cuda|mpi)' launcher/plan/*.[ch])"
