@@ -10,6 +10,7 @@
  * scan missed, would give a job without GPUs: it is refused. */
 #include "config.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <slurm/slurm.h>
 #include <stdarg.h>
@@ -69,16 +70,24 @@ static const char *env (const char *name)
     return getenv (name);
 }
 
+/* is_program - is this [name], or the one that a site's wrapper of that name
+ * starts, "sbatch.real" or "sbatch-orig"? */
+static bool is_program (const char *name)
+{
+    size_t len = strlen (name);
+
+    return strncmp (program_invocation_short_name, name, len) == 0
+           && !isalnum ((unsigned char)program_invocation_short_name[len]);
+}
+
 /* which_client - 0 for others, such as scrontab. */
 static int which_client (void)
 {
-    const char *name = program_invocation_short_name;
-
     if (spank_context () == S_CTX_LOCAL)
         return CLI_SRUN;
-    if (strcmp (name, "sbatch") == 0)
+    if (is_program ("sbatch"))
         return CLI_SBATCH;
-    if (strcmp (name, "salloc") == 0)
+    if (is_program ("salloc"))
         return CLI_SALLOC;
     return 0;
 }

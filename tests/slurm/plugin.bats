@@ -407,6 +407,15 @@ the two" sbatch --gres=gpu:1 --rv-gpu=2 "$RVT/nine"
 cluster has 4" salloc --rv-gpu=99 true
 }
 
+@test "sbatch and salloc by the names that wrappers of a site give them" {
+    ln -s "$(command -v sbatch)" "$RVT/sbatch.real"
+    ln -s "$(command -v salloc)" "$RVT/salloc-orig"
+    as "$two" "$RVT/salloc-orig" --rv-gpu=2 -n2 srun "$RANKS"
+    run_cmd "$RVT/sbatch.real" -W -o "$RVT/real" --rv-gpu=2 -n2 --wrap "srun '$RANKS'"
+    [ "$status" = 0 ]
+    [ "$(sort "$RVT/real")" = "$two" ]
+}
+
 @test "nothing leaks into nested commands" {
     # an srun in a task: a step of the job, with ranks of its own
     run_srun --rv-gpu=2 -n1 sh -c \
