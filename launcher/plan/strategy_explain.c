@@ -3,6 +3,7 @@
 #include "plan/strategy_explain.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -374,14 +375,37 @@ static int check_limits (const struct strategy_cluster *cluster,
                  : RV_OK;
 }
 
+/* Would it work if all partitions were up? */
+static int check_up (const struct strategy_cluster *cluster,
+                     const struct strategy_request *req, struct rv_error *err)
+{
+    struct strategy_partition *part = calloc (cluster->n_parts, sizeof (*part));
+    struct strategy_cluster up = *cluster;
+    struct strategy_plan plan;
+    int status = RV_OK;
+
+    for (size_t i = 0; part && i < cluster->n_parts; i++) {
+        part[i] = cluster->part[i];
+        part[i].up = true;
+    }
+    up.part = part;
+    if (part && strategy_try (&up, req, false, &plan))
+        status = error_set (err, RV_EINVAL,
+                            "partition '%s' could serve, but it is not up; "
+                            "wait until it is",
+                            plan.partition);
+    free (part);
+    return status;
+}
+
 int strategy_explain (const struct strategy_cluster *cluster,
                       const struct strategy_request *req, struct rv_error *err)
 {
     int (*const checks[]) (const struct strategy_cluster *,
                            const struct strategy_request *,
                            struct rv_error *) = {
-        check_limits, check_type,   check_vram,  check_rules,
-        check_time,   check_memory, check_nodes, check_count};
+        check_limits, check_type,  check_vram, check_rules, check_time,
+        check_memory, check_nodes, check_up,   check_count};
     int status = RV_OK;
 
     for (size_t i = 0;

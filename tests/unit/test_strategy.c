@@ -322,6 +322,25 @@ static void refuse (void **state)
     }
 }
 
+/* What has the GPUs is down: not that nobody has them. */
+static void not_up (void **state)
+{
+    struct site *s = *state;
+    struct strategy_request req = {.gpus = 16, .time_s = 60, .type = "h100"};
+    struct strategy_plan plan;
+    struct rv_error err = {0};
+
+    s->part[0].up = false;
+    assert_int_equal (strategy_choose (&s->cluster, &req, &plan, &err),
+                      RV_EINVAL);
+    assert_string_equal (err.text, "partition 'big' could serve, but it is not "
+                                   "up; wait until it is");
+    req.gpus = 17; /* not then either */
+    assert_int_equal (strategy_choose (&s->cluster, &req, &plan, &err),
+                      RV_EINVAL);
+    assert_null (strstr (err.text, "could serve"));
+}
+
 /* Limits of a partition: nodes, CPUs and memory of one job. */
 static void limits (void **state)
 {
@@ -497,6 +516,7 @@ int main (void)
         cmocka_unit_test_setup_teardown (plans, setup, teardown),
         cmocka_unit_test_setup_teardown (slices, setup, teardown),
         cmocka_unit_test_setup_teardown (refuse, setup, teardown),
+        cmocka_unit_test_setup_teardown (not_up, setup, teardown),
         cmocka_unit_test_setup_teardown (limits, setup, teardown),
         cmocka_unit_test_setup_teardown (rules, setup, teardown),
         cmocka_unit_test_setup_teardown (rules_of_one_type, setup, teardown),
