@@ -6,6 +6,7 @@
  * FAKE_STATE is read by nvmlInit_v2, a word a line:
  *   hang | crash | fail=CODE     what nvmlInit_v2 does
  *   stop=PID                     it sends SIGSTOP there
+ *   who                          it writes who asks into FAKE_STATE.who
  *   gpu                          one card more; what follows is of it
  *   ecc=N failed pending pages lost reset mig pid=N
  *   slice=GI                     MIG, with one slice more: GPU instance GI,
@@ -13,10 +14,13 @@
  * The UUIDs are GPU-fake-CARD and MIG-fake-CARD-GI.
  * Cards without a word are healthy, have minor numbers from 0 and buses
  * 00000000:10:00.0, 00000000:11:00.0 ... Missing files are no cards. */
+#define _GNU_SOURCE
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 enum { OK = 0, NOT_SUPPORTED = 3, LOST = 15, RESET = 16 };
@@ -47,6 +51,30 @@ struct process {
 static struct card cards[16];
 static unsigned n_cards;
 
+/* Who is asking, what may it become, and what has it open? */
+static int tell_who (void)
+{
+    FILE *f = fopen (FAKE_STATE ".who", "we");
+    uid_t uid[3];
+    gid_t gid[3], group[16];
+    int n = getgroups (16, group);
+
+    if (!f || getresuid (&uid[0], &uid[1], &uid[2])
+        || getresgid (&gid[0], &gid[1], &gid[2]))
+        return -1;
+    fprintf (f, "uid %u %u %u\ngid %u %u %u\ngroups", uid[0], uid[1], uid[2],
+             gid[0], gid[1], gid[2]);
+    for (int i = 0; i < n; i++)
+        fprintf (f, " %u", group[i]);
+    fprintf (f, "\nfiles");
+    for (int fd = 0; fd < 1024; fd++)
+        if (fd != fileno (f) && fcntl (fd, F_GETFD) >= 0)
+            fprintf (f, " %d", fd);
+    fprintf (f, "\nroot %s\n", setuid (0) && seteuid (0) ? "never" : "again");
+    fprintf (f, "traced %s\n", prctl (PR_GET_DUMPABLE) ? "maybe" : "never");
+    return fclose (f);
+}
+
 static int read_word (const char *word)
 {
     struct card *c = n_cards ? &cards[n_cards - 1] : NULL;
@@ -60,6 +88,8 @@ static int read_word (const char *word)
         return (int)strtol (word + 5, NULL, 10);
     if (strncmp (word, "stop=", 5) == 0)
         return kill ((pid_t)strtol (word + 5, NULL, 10), SIGSTOP);
+    if (strcmp (word, "who") == 0)
+        return tell_who ();
     if (strcmp (word, "gpu") == 0 && n_cards < 16) {
         cards[n_cards].index = n_cards;
         n_cards++;

@@ -200,6 +200,27 @@ CUDA's name of Slurm's MIG slice 1: NVML"* ]]
     [ "$output" = " n1  []" ]
 }
 
+@test "of a plain user NVML is asked as that user, who cannot become root again" {
+    [ "$(id -u)" = 0 ] || skip "only root can be somebody else"
+    mkdir "$RVT/bin"
+    cp -L "$RV_BUILD/spank_rv.so" "$RVT/bin/"
+    echo "required $RVT/bin/spank_rv.so nvml=$NVML" >"$SANDBOX/plugstack.conf"
+    chmod 755 "$RVT" "$SANDBOX" "$SANDBOX"/n? "$SANDBOX"/n?/*
+    driver
+    slices who
+    install -o 1 /dev/null "$CARDS.who"
+    cd "$RVT"
+    seen '0 n1 0 [MIG-fake-0-7]' setpriv --reuid=1 --regid=1 --groups=1,100 \
+        srun -w n1 --rv-mig "$RVT/seen"
+    # 3 is its answer to slurmstepd, 4 the library's own
+    [ "$(cat "$CARDS.who")" = 'uid 1 1 1
+gid 1 1 1
+groups 1
+files 0 1 2 3 4
+root never
+traced never' ]
+}
+
 @test "--rv-isolate shows each task one GPU (flux-framework/flux-core#6239)" {
     plugstack "nvml=$NVML"
     driver
