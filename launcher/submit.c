@@ -269,12 +269,31 @@ static int refused (const struct proc_result *result, struct rv_error *err)
     return error_set (err, RV_EINVAL, "sbatch: %s", line);
 }
 
+/* The last line that is an id, "12345" or "12345;cluster", 0 without one: a site's
+ * own sbatch or filter may say more there. */
+static uint32_t id_of (const char *out)
+{
+    uint32_t id = 0;
+
+    for (const char *at = out; *at; at += *at == '\n') {
+        unsigned long number = 0;
+        char *end = NULL;
+
+        if (*at >= '1' && *at <= '9')
+            number = strtoul (at, &end, 10);
+        if (end && number <= UINT32_MAX && strchr ("\n;", *end))
+            id = (uint32_t)number;
+        at += strcspn (at, "\n");
+    }
+    return id;
+}
+
 int submit_run (char *const argv[], uint32_t *ret_job_id, struct rv_error *err)
 {
     struct proc_opts opts = {.deadline_ms = SUBMIT_MS};
     struct proc_result result;
-    char **env = submit_environ (), *end;
-    unsigned long id;
+    char **env = submit_environ ();
+    uint32_t id;
     int status;
 
     if (!env)
@@ -284,16 +303,15 @@ int submit_run (char *const argv[], uint32_t *ret_job_id, struct rv_error *err)
     submit_argv_free (env);
     if (status != RV_OK)
         return status;
-    id = strtoul (result.out, &end, 10);
-    if (result.status)
+    /* With an id there is a job, however sbatch ended. */
+    if ((id = id_of (result.out)))
+        *ret_job_id = id;
+    else if (result.status)
         status = refused (&result, err);
-    else if (end == result.out || id == 0 || id > UINT32_MAX
-             || (*end != '\n' && *end != ';'))
+    else
         status =
             error_set (err, RV_EFORMAT, "sbatch printed no job id but '%.100s'",
                        result.out);
-    else
-        *ret_job_id = (uint32_t)id;
     /* What sbatch says beside success is for the user. */
     if (status == RV_OK && result.err_len)
         fputs (result.err, stderr);

@@ -37,13 +37,15 @@ char **submit_environ (void);
  *   ret_job_id   written on success
  * RV_ESTATE when a limit of submitted jobs is reached, RV_EINVAL with sbatch's
  * own words when it refused (several lines stand on stderr as they are),
- * RV_ENOTFOUND when there is no sbatch, RV_ETIMEDOUT when slurmctld did not
- * answer it: there may be a job all the same. */
+ * RV_ENOTFOUND when there is no sbatch; RV_ETIMEDOUT when slurmctld did not
+ * answer it, or RV_EFORMAT when it printed no job id: there may be a job all the
+ * same. */
 int submit_run (char *const argv[], uint32_t *ret_job_id, struct rv_error *err);
 
 /* submit_again - submit_run, tried again for five minutes where slurmctld does
  * not answer, with a line on stderr, and never twice: the last word of [argv] is
- * a script that no other job has. RV_ETIMEDOUT after that, and it must stay. */
+ * a script that no other job has. RV_ETIMEDOUT after that, and it must stay. Where
+ * sbatch prints no job id, the job is looked for by its script too, once. */
 int submit_again (char *const argv[], uint32_t *ret_job_id,
                   struct rv_error *err);
 

@@ -41,6 +41,19 @@ static int find_job (const char *script, uint32_t *ret, struct rv_error *err)
     return RV_OK;
 }
 
+/* sbatch ended well and did not name the job: [err] says what it printed. */
+static int find_unnamed (const char *script, uint32_t *ret,
+                         struct rv_error *err)
+{
+    struct rv_error why = {0};
+
+    if (find_job (script, ret, &why) != RV_OK)
+        return error_set (err, RV_ETIMEDOUT,
+                          "sbatch named no job, and there may be one: rv ps "
+                          "shows it then");
+    return *ret ? RV_OK : RV_EFORMAT;
+}
+
 int submit_again (char *const argv[], uint32_t *ret_job_id,
                   struct rv_error *err)
 {
@@ -51,6 +64,8 @@ int submit_again (char *const argv[], uint32_t *ret_job_id,
 
     for (size_t i = 0; argv[i]; i++)
         script = argv[i];
+    if (status == RV_EFORMAT && script)
+        return find_unnamed (script, ret_job_id, err);
     if (status != RV_ETIMEDOUT || !script)
         return status;
     fprintf (stderr, "rv: %s; asking again until slurmctld answers\n",

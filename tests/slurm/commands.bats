@@ -293,6 +293,27 @@ L
     [ -z "$(ls "$STATE/requests" | tail -n +2)" ]
 }
 
+@test "what a site's own sbatch prints beside the id, and its status, lose no job" {
+    local real says
+    real=$(command -v sbatch)
+    mkdir bin
+    for says in 'echo "Welcome to 3 clusters"; echo 17 of them; "$real" "$@"' \
+        '"$real" "$@"; echo; echo "Bye."' '"$real" "$@"; exit 3' \
+        '"$real" "$@" >/dev/null; echo "Submitted, thank you"'; do
+        printf '#!/bin/sh\nreal=%s\n%s\n' "$real" "$says" >bin/sbatch
+        chmod +x bin/sbatch
+        PATH=$PWD/bin:$PATH separate "$RV" run -f --name guest -- echo hi
+        [ "$status" = 0 ]
+        [ "$output" = hi ]
+    done
+    # no id and no job: nothing is left
+    printf '#!/bin/sh\necho later\n' >bin/sbatch
+    PATH=$PWD/bin:$PATH separate "$RV" run -f --name guest -- echo hi
+    [ "$status" = 1 ]
+    [ "$stderr" = "rv: cannot run 'guest': sbatch printed no job id but 'later?'" ]
+    [ "$(find "$STATE/requests" -mindepth 1 -maxdepth 1 -name "2*" | wc -l)" = 4 ]
+}
+
 @test "status: what is free, used and down, and who waits" {
     # GPUs of the partition's type: free used down total, jobs: running pending their GPUs
     numbers() {
