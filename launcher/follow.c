@@ -450,6 +450,16 @@ static int judge_lost (struct follow *f)
         reason = job->reason;
     /* Slurm 24.11 gives such a job an exit status of its own, a "signal 1". */
     node_lost = !strcmp (job->state, "NODE_FAIL");
+    if (f->status.started && !job->exit_signal
+        && (!strcmp (job->state, "COMPLETED")
+            || !strcmp (job->state, "FAILED"))) {
+        snprintf (text, sizeof (text),
+                  "ended with status %d, but could not note how: its folder "
+                  "is full, or was not there",
+                  job->exit_status);
+        say (f, text);
+        return job->exit_status;
+    }
     if (job->exit_signal && f->status.started && !node_lost)
         snprintf (text, sizeof (text),
                   "failed: its batch step (rv-exec on the first node) was "

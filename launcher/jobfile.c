@@ -85,3 +85,17 @@ void jobfile_name (const char *head, const char *end, unsigned candidate,
     else
         snprintf (buf, size, "%s.%s", head, end);
 }
+
+char *jobfile_pattern (const char *name)
+{
+    char *out = malloc (2 * strlen (name) + 1), *to = out;
+
+    for (; out && *name; name++) {
+        if (*name == '%')
+            *to++ = '%';
+        *to++ = *name;
+    }
+    if (out)
+        *to = '\0';
+    return out;
+}

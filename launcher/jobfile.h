@@ -33,4 +33,8 @@ void jobfile_name (const char *head, const char *end, unsigned candidate,
  * begun: rv-exec writes it, and rv run -f says it once. */
 #define JOBFILE_NOT_GRANTED "not granted as asked: "
 
+/* jobfile_pattern - a name of a file or folder as a pattern of sbatch and srun,
+ * which expand '%': malloc'ed, NULL when out of memory. */
+char *jobfile_pattern (const char *name);
+
 #endif

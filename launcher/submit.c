@@ -42,24 +42,16 @@ static void add (struct words *w, const char *fmt, ...)
     va_end (ap);
 }
 
-/* Slurm expands '%' in file names. */
 static void add_log (struct words *w, const char *option,
                      const struct request *req, const char *end)
 {
-    char *path = malloc (2 * strlen (req->log_dir) + 1), *to = path;
+    char *dir = jobfile_pattern (req->log_dir);
 
-    if (!path) {
+    if (dir)
+        add (w, "%s=%s/%s-%%j.batch.%s", option, dir, req->name, end);
+    else
         w->failed = true;
-        return;
-    }
-    for (const char *from = req->log_dir; *from; from++) {
-        if (*from == '%')
-            *to++ = '%';
-        *to++ = *from;
-    }
-    *to = '\0';
-    add (w, "%s=%s/%s-%%j.batch.%s", option, path, req->name, end);
-    free (path);
+    free (dir);
 }
 
 char **submit_argv (const struct strategy_plan *plan, const struct request *req,

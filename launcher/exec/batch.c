@@ -80,25 +80,11 @@ static bool has_pmix (void)
     return found;
 }
 
-/* Slurm expands % in file names; a name of the user's is not a pattern. */
-static char *no_pattern (const char *text)
-{
-    char *out = malloc (2 * strlen (text) + 1), *to = out;
-
-    for (; out && *text; text++) {
-        if (*text == '%')
-            *to++ = '%';
-        *to++ = *text;
-    }
-    if (out)
-        *to = '\0';
-    return out;
-}
-
 static void add_logs (struct args *a, const struct exec_request *q,
                       uint32_t job_id)
 {
-    char *dir = no_pattern (q->log_dir), *name = no_pattern (q->name);
+    char *dir = jobfile_pattern (q->log_dir);
+    char *name = jobfile_pattern (q->name);
 
     if (!dir || !name)
         a->failed = true;
@@ -176,6 +162,7 @@ struct ending {
     const struct child_result *c; /* of srun */
     struct report_status *s;
     int64_t silent_rank; /* < 0: none */
+    bool begun;          /* the command has, in this run */
     bool told;           /* somebody wanted it to end: no failure */
     bool bad;            /* it is to be told how */
     const char *kind;    /* which only slurmctld knew; NULL: none */
@@ -274,7 +261,7 @@ static void end_by_srun (struct ending *e, unsigned ranks)
 {
     int srun = child_status (e->c);
 
-    if (ranks == 0 && srun < 126) {
+    if (ranks == 0 && srun < 126 && !e->begun) {
         e->s->exit_status = EXEC_FAILED;
         snprintf (e->message, sizeof (e->message),
                   "no rank started: srun ended with exit status %d; its reason "
@@ -285,7 +272,8 @@ static void end_by_srun (struct ending *e, unsigned ranks)
     e->s->exit_status = srun;
     e->s->signal = srun > 128 ? srun - 128 : 0;
     snprintf (e->message, sizeof (e->message),
-              "no rank ended badly, but srun ended with exit status %d", srun);
+              "no rank %s, but srun ended with exit status %d",
+              ranks ? "ended badly" : "could leave a report", srun);
 }
 
 /* Say it once, and leave it as failure.json. */
@@ -440,6 +428,7 @@ static int run (const char *dir, const struct exec_request *q,
     if (rc)
         refuse (dir, s, "start the tasks", &err);
     else {
+        e.begun = seg->log.number == 0 && claim_has_started (dir);
         conclude (&e);
         results_bring (dir, seg, &c);
         follow_up (&e, seg, &next);

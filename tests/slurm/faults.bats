@@ -335,6 +335,26 @@ small_folders() {
     unshare -m mount -t tmpfs none /mnt 2>/dev/null || skip "no mounts here"
 }
 
+# Before those that give slurmd mounts of its own, and so not ours.
+@test "a full state folder: the command's status is rv's all the same" {
+    local s
+    small_folders
+    cat >"$RVT/in-little" <<'X'
+#!/bin/sh
+# in-little FOLDER STATUS - rv run in a state folder that its command fills
+mount -t tmpfs -o size=600k,mode=755 none "$1" || exit
+trap 'umount -l "$1"' EXIT
+XDG_STATE_HOME=$1 "$RV" run -f -g 1 -- sh -c "head -c 5000000 /dev/zero | tr '\\0' '\\n'; exit $2" >/dev/null
+X
+    mkdir "$RVT/little"
+    for s in 0 7; do
+        run_cmd sh "$RVT/in-little" "$RVT/little" $s
+        [ "$status" = $s ]
+        [[ $output == *" ended with status $s, but could not note how: its folder is full, or was not there" ]]
+    done
+    well
+}
+
 @test "a full TmpFS: jobs run" {
     small_folders
     kill -9 "$(daemon n1)"
