@@ -3,9 +3,11 @@
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cmd_job.h"
 #include "follow.h"
@@ -373,11 +375,27 @@ static int print_plan (struct run *run)
     return CMD_OK;
 }
 
+/* The job begins where we stand. */
+static int check_folder (struct run *run)
+{
+    char *cwd = getcwd (NULL, 0);
+    int why = errno;
+
+    free (cwd);
+    return cwd ? CMD_OK
+               : cmd_fail (run->ctx, CMD_FAILED,
+                           "it was removed: cd to one that is there",
+                           "cannot %s: the working folder: %s", run->what,
+                           strerror (why));
+}
+
 static int submit (struct run *run)
 {
     struct rv_error err = {0};
-    int status;
+    int status = check_folder (run);
 
+    if (status != CMD_OK)
+        return status;
     if (where_program ("rv-exec", &run->rv_exec, &err) != RV_OK)
         return fail (run, CMD_FAILED, &err);
     run->from.rv_exec = run->rv_exec;

@@ -315,6 +315,16 @@ rv: cannot run 'true': sbatch refused it, for the reason above" ]
     [[ $stderr == *"$PWD/file"*state_dir* ]]
 }
 
+@test "a working folder that was removed is said to be it" {
+    mkdir gone
+    cd gone
+    rmdir "$OLDPWD/gone"
+    separate "$RV" run -- true
+    [ "$status" = 1 ]
+    [ "$stderr" = "rv: cannot run 'true': the working folder: No such file or directory; it was removed: cd to one that is there" ]
+    [ ! -e "$STATE/requests" ] || [ -z "$(ls "$STATE/requests")" ]
+}
+
 @test "rv.conf gives defaults, options go before them" {
     mkdir -p conf/rv
     cat >conf/rv/rv.conf <<E
