@@ -6,19 +6,15 @@
 #include <stdlib.h>
 
 #include "err.h"
+#include "grpo.h"
 #include "opts.h"
 
 #define NO_SPREAD 1e-8
 
 /* Of the values that are not NaN. */
-struct spread {
-    int64_t n;
-    double mean, deviation; /* of a sample; 0 of fewer than two */
-};
-
-static struct spread spread_of (const double *x, int64_t n, int64_t step)
+static train_grpo_spread_t spread_of (const double *x, int64_t n, int64_t step)
 {
-    struct spread s = {0, 0, 0};
+    train_grpo_spread_t s = {0, 0, 0};
     double first = NAN;
     bool differ = false;
 
@@ -112,7 +108,7 @@ static void normalize_each (const train_grpo_advantage_options_t *o,
     for (int64_t at = 0; at < n; at += o->group)
         for (int64_t k = 0; k < o->rewards; k++) {
             double *x = wide + at * o->rewards + k;
-            struct spread s = spread_of (x, o->group, o->rewards);
+            train_grpo_spread_t s = spread_of (x, o->group, o->rewards);
 
             for (int64_t i = 0; i < o->group; i++)
                 x[i * o->rewards] =
@@ -140,7 +136,7 @@ static void combine (const train_grpo_advantage_options_t *o, double *wide,
 }
 
 static double advantage (const train_grpo_advantage_options_t *o, double x,
-                         const struct spread *group, double deviation)
+                         const train_grpo_spread_t *group, double deviation)
 {
     double base = group->mean;
 
@@ -154,13 +150,13 @@ static double advantage (const train_grpo_advantage_options_t *o, double x,
 }
 
 static void by_group (const train_grpo_advantage_options_t *o, const double *x,
-                      int64_t n, const struct spread *all, float *ret,
+                      int64_t n, const train_grpo_spread_t *all, float *ret,
                       int64_t *flat)
 {
     bool batch = o->scale == TRAIN_GRPO_SCALE_BATCH;
 
     for (int64_t at = 0; at < n; at += o->group) {
-        struct spread s = spread_of (x + at, o->group, 1);
+        train_grpo_spread_t s = spread_of (x + at, o->group, 1);
         double deviation = batch ? all->deviation : s.deviation;
 
         *flat += deviation <= NO_SPREAD ? s.n : 0;
@@ -170,7 +166,7 @@ static void by_group (const train_grpo_advantage_options_t *o, const double *x,
 }
 
 static void by_batch (const train_grpo_advantage_options_t *o, const double *x,
-                      int64_t n, const struct spread *all, float *ret,
+                      int64_t n, const train_grpo_spread_t *all, float *ret,
                       int64_t *flat)
 {
     *flat = all->deviation <= NO_SPREAD ? all->n : 0;
@@ -181,8 +177,8 @@ static void by_batch (const train_grpo_advantage_options_t *o, const double *x,
 }
 
 /* Of the weighted sums of [wide], which become its first [n]. */
-static struct spread spread_of_sums (const train_grpo_advantage_options_t *o,
-                                     double *wide, int64_t n)
+static train_grpo_spread_t spread_of_sums (
+    const train_grpo_advantage_options_t *o, double *wide, int64_t n)
 {
     combine (o, wide, n);
     return spread_of (wide, n, 1);
@@ -196,7 +192,7 @@ train_status_t train_grpo_advantages (
     train_grpo_advantage_options_t o;
     train_grpo_advantage_report_t report = {.size = sizeof (report)};
     bool each;
-    struct spread all, sums;
+    train_grpo_spread_t all, sums;
     int64_t flat = 0;
     double *x, *as_given;
 
@@ -227,4 +223,22 @@ train_status_t train_grpo_advantages (
     return ret ? opts_give (ret, &report, sizeof (report),
                             "grpo advantage report", err)
                : TRAIN_OK;
+}
+
+train_status_t grpo_spreads (const float *rewards, const int64_t *lengths,
+                             int64_t n, int R, train_grpo_spread_t *ret,
+                             train_error_t *err)
+{
+    const train_grpo_advantage_options_t o = {.rewards = R};
+    double *x = widened (&o, rewards, lengths, n);
+
+    if (!x)
+        return err_set (err, TRAIN_ENOMEM, "grpo rewards: no memory for %lld",
+                        (long long)n);
+    for (int k = 0; k < R; k++) {
+        ret[k] = spread_of (x + k, n, R);
+        ret[k].deviation = ret[k].n > 0 ? ret[k].deviation : NAN;
+    }
+    free (x);
+    return TRAIN_OK;
 }

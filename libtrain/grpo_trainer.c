@@ -10,6 +10,7 @@
 #include <xxhash.h>
 
 #include "err.h"
+#include "grpo.h"
 #include "grpo_run.h"
 #include "opts.h"
 
@@ -290,6 +291,16 @@ const train_grpo_sample_t *train_grpo_trainer_samples (
 {
     *ret_n = t->made ? t->texts.M : 0;
     return t->texts.sample;
+}
+
+train_status_t train_grpo_trainer_rewards (const train_grpo_trainer_t *t,
+                                           train_grpo_spread_t *ret,
+                                           train_error_t *err)
+{
+    if (!t->made)
+        return err_set (err, TRAIN_ESTATE, "grpo: no cycle has been made");
+    return grpo_spreads (t->texts.rewards, t->lengths, t->texts.M, t->o.rewards,
+                         ret, err);
 }
 
 /* What the ranks' passes of a step add up to. */

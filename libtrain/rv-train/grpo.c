@@ -409,6 +409,29 @@ static void say_step (const struct grpo *g, const train_grpo_metrics_t *m,
     fflush (stdout);
 }
 
+/* A step's line of [log] file. */
+static train_status_t write_metrics (struct grpo *g,
+                                     const train_grpo_metrics_t *m, double held,
+                                     const struct grpo_faults *faults,
+                                     train_error_t *err)
+{
+    train_grpo_metrics_t known = *m;
+    train_grpo_spread_t *rewards = calloc (g->judge.n, sizeof (*rewards));
+    train_status_t status;
+
+    if (!rewards)
+        return err_set (err, TRAIN_ENOMEM, "no memory for metrics");
+    if (g->run.set->grpo.beta == 0) /* there is no reference to be far from */
+        known.kl = NAN;
+    status = train_grpo_trainer_rewards (g->trainer, rewards, err);
+    if (status == TRAIN_OK)
+        status =
+            grpo_log_metrics (g->run.metrics, &known, held, faults, &g->judge,
+                              rewards, run_peak_bytes (&g->run), err);
+    free (rewards);
+    return status;
+}
+
 static train_status_t write_lines (struct grpo *g,
                                    const train_grpo_metrics_t *m, double held,
                                    const struct grpo_faults *faults,
@@ -416,14 +439,10 @@ static train_status_t write_lines (struct grpo *g,
 {
     const struct settings_grpo *s = &g->run.set->grpo;
     const train_grpo_sample_t *samples;
-    train_grpo_metrics_t known = *m;
     int n;
 
-    if (s->beta == 0) /* there is no reference to be far from */
-        known.kl = NAN;
     if (g->run.metrics)
-        TRY (grpo_log_metrics (g->run.metrics, &known, held, faults,
-                               run_peak_bytes (&g->run), err));
+        TRY (write_metrics (g, m, held, faults, err));
     if (!g->completions || m->rollout_tokens == 0)
         return TRAIN_OK;
     samples = train_grpo_trainer_samples (g->trainer, &n);

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * grpo_log.c - metrics and completions of GRPO as lines of JSON */
+#include "config.h"
+
 #include "grpo_log.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,9 +39,39 @@ static train_status_t put (struct metrics *to, json_t *o, train_error_t *err)
     return rc == RV_OK ? TRAIN_OK : err_from (err, &e);
 }
 
+/* "rewards/NAME/mean", as TRL logs it. */
+static bool add_reward (json_t *o, const char *name, const char *what,
+                        double value)
+{
+    char *key;
+    int rc;
+
+    if (asprintf (&key, "rewards/%s/%s", name, what) < 0)
+        return false;
+    rc = json_object_set_new (o, key, number (value));
+    free (key);
+    return rc == 0;
+}
+
+static bool add_rewards (json_t *o, const struct grpo_judge *j,
+                         const train_grpo_spread_t *of)
+{
+    bool done = o != NULL;
+
+    for (size_t k = 0; k < j->n && done; k++) {
+        const char *name = j->set->rewards.list[k].name;
+
+        done = add_reward (o, name, "mean", of[k].mean)
+               && add_reward (o, name, "std", of[k].deviation);
+    }
+    return done;
+}
+
 train_status_t grpo_log_metrics (struct metrics *to,
                                  const train_grpo_metrics_t *m, double held,
                                  const struct grpo_faults *faults,
+                                 const struct grpo_judge *judge,
+                                 const train_grpo_spread_t *rewards,
                                  int64_t mem_bytes, train_error_t *err)
 {
     const train_metrics_t *b = &m->base;
@@ -88,6 +121,10 @@ train_status_t grpo_log_metrics (struct metrics *to,
         json_object_set_new (o, v[i].name, number (v[i].value));
     for (size_t i = 0; o && i < sizeof (n) / sizeof (*n); i++)
         json_object_set_new (o, n[i].name, json_integer (n[i].value));
+    if (!add_rewards (o, judge, rewards)) {
+        json_decref (o);
+        o = NULL; /* which is no memory */
+    }
     return put (to, o, err);
 }
 

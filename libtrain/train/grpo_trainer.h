@@ -151,6 +151,14 @@ typedef struct train_grpo_metrics {
     int64_t dropped;   /* completions that off_policy_mask took out */
 } train_grpo_metrics_t;
 
+/* One reward of a cycle's completions, without its weight. Those that count have
+ * tokens that are trained on. */
+typedef struct train_grpo_spread {
+    int64_t n; /* that count and that it says something of */
+    double mean,
+        deviation; /* of these, a sample's, 0 of one alone; NaN of none */
+} train_grpo_spread_t;
+
 /* train_grpo_trainer_create - see train_trainer_create.
  *   prompts, opts   copied; what they point to is borrowed, as is the rest
  *   reference       with loss.beta above 0, of the same vocabulary; else NULL
@@ -194,6 +202,14 @@ bool train_grpo_trainer_between (const train_grpo_trainer_t *trainer);
  * Lives until the next step. Local. */
 const train_grpo_sample_t *train_grpo_trainer_samples (
     const train_grpo_trainer_t *trainer, int *ret_n);
+
+/* train_grpo_trainer_rewards - each reward by itself, over the completions of the
+ * last cycle, of all ranks.
+ *   ret   (R) written
+ * TRAIN_ESTATE: there was no cycle yet; TRAIN_ENOMEM. Local. */
+train_status_t train_grpo_trainer_rewards (const train_grpo_trainer_t *trainer,
+                                           train_grpo_spread_t *ret,
+                                           train_error_t *err);
 
 /* train_grpo_trainer_try - completions of prompts that are not trained on, with
  * their rewards: what the policy is worth now.

@@ -174,7 +174,13 @@ ok "of two rewards, each by its group, the reward is their sum" run "${s[@]}" lo
 ok "as it was given" python3 - "$tmp/gdpo" "$tmp/said-g" <<'EOF'
 import json, statistics, sys
 log = json.loads (open (sys.argv[1]).readline ())
-sums = [r["rewards"]["form"] - r["rewards"]["short"] / 2 for r in map (json.loads, open (sys.argv[2]))]
+rows = [r["rewards"] for r in map (json.loads, open (sys.argv[2]))]
+sums = [r["form"] - r["short"] / 2 for r in rows]
+for name in "form", "short":
+    of = [r[name] for r in rows]
+    assert statistics.stdev (of) > 0.1
+    assert abs (log[f"rewards/{name}/mean"] - statistics.mean (of)) < 1e-6, log
+    assert abs (log[f"rewards/{name}/std"] - statistics.stdev (of)) < 1e-6, log
 assert len (sums) == 64 and statistics.stdev (sums) > 0.1
 assert abs (log["reward"] - statistics.mean (sums)) < 1e-6, log
 assert abs (log["reward_std"] - statistics.stdev (sums)) < 1e-6, log
@@ -245,17 +251,29 @@ ok "it is counted" lines 3 \
 ok "they have no reward and are worth nothing" \
     lines 12 '"rewards":\{"fragile":null\},"advantage":0\.0\}' "$tmp/said-h"
 ok "and the others have" lines 60 '"rewards":\{"fragile":[0-6]\.0\}' "$tmp/said-h"
-ok "two ranks" ranks "0 0" 2 1 "${p[@]}" log.file="$tmp/i"
+ok "two ranks" ranks "0 0" 2 1 "${p[@]}" log.file="$tmp/i" grpo.completions="$tmp/said-i"
 ok "each says what it saw" lines 6 \
     "^rv-train\[rank [01] on [^]]+\]: step [123]: ${why/N/2}" "$tmp/out"
 ok "both are counted" lines 3 '"none":4,.*"reward_crashes":4,' "$tmp/i"
+# Each process has numbers of its own: other completions lose theirs.
+ok "what the reward is by itself leaves them out" python3 - "$tmp/h" "$tmp/said-h" "$tmp/i" "$tmp/said-i" <<'EOF'
+import json, statistics, sys
+for log, said in zip (sys.argv[1::2], sys.argv[2::2]):
+    said = [json.loads (line) for line in open (said)]
+    for m in map (json.loads, open (log)):
+        of = [r["rewards"]["fragile"] for r in said if r["step"] == m["step"]]
+        of = [x for x in of if x is not None]
+        assert len (of) == 20
+        assert abs (m["rewards/fragile/mean"] - statistics.mean (of)) < 1e-6, m
+        assert abs (m["rewards/fragile/std"] - statistics.stdev (of)) < 1e-6, m
+EOF
 sed -i -e "s|^program = .*|program = false|" -e '$a max_faults = 5' "$tmp/fragile.ini"
 run "${p[@]}"
 ok "one that always ends is an error" test $? != 0
 ok "of its name" lines 1 'ini: \[reward fragile\]: 5 faults in a row \(max_faults\); the last: false exited with status 1$' "$tmp/out"
 sed -i -e "s|^max_faults = .*|max_faults = 1000|" "$tmp/fragile.ini"
 ok "unless none is too many" run "${p[@]}" log.file="$tmp/n"
-ok "no reward is null" lines 3 '"reward":null,"reward_std":null,' "$tmp/n"
+ok "no reward is null" lines 3 '"reward":null,"reward_std":null,.*"rewards/fragile/mean":null,"rewards/fragile/std":null' "$tmp/n"
 
 # A full disk ends all ranks, with the file's name.
 for file in log.file grpo.completions; do

@@ -185,6 +185,78 @@ static void test_no_reward (void **state)
     close_run (&r);
 }
 
+/* Of the first for two texts in three, of the second none, of the third one. */
+static train_status_t three (void *arg, const train_grpo_sample_t *s, int n,
+                             float *ret, train_error_t *err)
+{
+    (void)arg, (void)err;
+    for (int i = 0; i < n; i++) {
+        ret[3 * i] = s[i].ids[0] % 3 == 2 ? NAN : (float)s[i].ids[0] / 8;
+        ret[3 * i + 1] = NAN;
+        ret[3 * i + 2] = i == 1 ? 0.75F : NAN;
+    }
+    return TRAIN_OK;
+}
+
+/* Reward [r] of those that are not cut, in one pass. */
+static train_grpo_spread_t spread (const train_grpo_sample_t *s, int n, int r)
+{
+    train_grpo_spread_t is = {0};
+    double sum = 0, squares = 0;
+
+    for (int k = 0; k < n; k++) {
+        double x = (double)s[k].rewards[r];
+
+        if (isnan (x) || s[k].cut)
+            continue;
+        is.n++;
+        sum += x;
+        squares += x * x;
+    }
+    is.mean = sum / (double)is.n;
+    is.deviation =
+        sqrt ((squares - sum * is.mean) / (double)(is.n > 1 ? is.n - 1 : 1));
+    return is;
+}
+
+/* Each reward is told by itself, without its weight, of what counts. */
+static void test_rewards (void **state)
+{
+    train_grpo_trainer_options_t o = options ();
+    static const double weights[] = {-2, 1, 1};
+    train_grpo_spread_t got[3], want;
+    const train_grpo_sample_t *s;
+    train_error_t err = {0};
+    struct run r;
+    int n, cut = 0;
+
+    (void)state;
+    o.max_new = LONG;
+    o.drop_cut = true;
+    o.rewards = 3;
+    o.weights = weights;
+    r = make (&o, TRAIN_F32, three);
+    assert_int_equal (train_grpo_trainer_rewards (r.trainer, got, &err),
+                      TRAIN_ESTATE);
+    step (&r);
+    assert_int_equal (train_grpo_trainer_rewards (r.trainer, got, &err),
+                      TRAIN_OK);
+    s = train_grpo_trainer_samples (r.trainer, &n);
+    for (int k = 0; k < n; k++)
+        cut += s[k].cut;
+    want = spread (s, n, 0);
+    assert_true (cut > 0 && want.n > 8 && want.n < n - cut);
+    assert_int_equal (got[0].n, want.n);
+    assert_true (fabs (got[0].mean - want.mean) < 1e-9);
+    assert_true (fabs (got[0].deviation - want.deviation) < 1e-9);
+    assert_true (got[1].n == 0 && isnan (got[1].mean)
+                 && isnan (got[1].deviation));
+    assert_int_equal (got[2].n, !s[1].cut);
+    if (got[2].n == 1)
+        assert_true (got[2].mean == 0.75 && got[2].deviation == 0);
+    close_run (&r);
+}
+
 /* Where all are cut there is nothing over nothing (huggingface/trl#3248,
  * verl-project/verl#785), where all are alike no advantage. */
 static void test_nothing (void **state)
@@ -423,6 +495,7 @@ int main (void)
         cmocka_unit_test (test_no_reward),  cmocka_unit_test (test_temperature),
         cmocka_unit_test (test_off_policy), cmocka_unit_test (test_again),
         cmocka_unit_test (test_few),        cmocka_unit_test (test_slow),
+        cmocka_unit_test (test_rewards),
     };
 
     return cmocka_run_group_tests (tests, set_up, tear_down);
