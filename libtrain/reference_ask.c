@@ -105,7 +105,8 @@ static bool passes (CURLcode rc, long code)
 {
     switch (rc) {
     case CURLE_OK:
-        return code == 429 || code == 502 || code == 503 || code == 504;
+        return code == 408 || code == 429 || code == 502 || code == 503
+               || code == 504;
     case CURLE_COULDNT_RESOLVE_HOST:
     case CURLE_COULDNT_CONNECT:
     case CURLE_OPERATION_TIMEDOUT:

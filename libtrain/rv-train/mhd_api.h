@@ -13,6 +13,7 @@
     X (create_response_from_buffer)                                            \
     X (destroy_response)                                                       \
     X (get_connection_info)                                                    \
+    X (get_reason_phrase_for)                                                  \
     X (lookup_connection_value)                                                \
     X (queue_response)                                                         \
     X (quiesce_daemon)                                                         \

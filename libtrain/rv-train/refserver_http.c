@@ -23,6 +23,7 @@
 
 #define BACKLOG  512
 #define FAREWELL 5 /* seconds */
+#define LATE     3 /* later than here libmicrohttpd ends a silent connection */
 
 static bool is_loopback (const struct sockaddr *a)
 {
@@ -119,7 +120,7 @@ static train_status_t start (struct refserver_http *h, char **ret_url,
         MHD_USE_AUTO_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL,
         refserver_talk, h, MHD_OPTION_LISTEN_SOCKET, h->listens,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)h->o.connections,
-        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)h->o.timeout,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)h->o.timeout + LATE,
         MHD_OPTION_NOTIFY_COMPLETED, refserver_talk_end, (void *)h,
         MHD_OPTION_NOTIFY_CONNECTION, refserver_link, (void *)h,
         MHD_OPTION_END);

@@ -1,24 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0
  * refserver_link.c - connections of rv-train refserver, and those on which no
- * request comes in its time
+ * request, or not all of one, comes in its time
  *
  * libmicrohttpd ends a connection that is silent. One that sends a byte of a
  * head now and then is not, before any token is seen; of such as many as there
- * may be connections would keep all others out. */
+ * may be connections would keep all others out. Nor does it say why it ends one:
+ * a body that does not come is refused here. */
 #include "config.h"
 
 #if HAVE_MICROHTTPD
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <time.h>
+
+#include <jansson.h>
 
 #include "refserver_talk.h"
 
 struct refserver_link {
     int fd;
     bool busy;    /* with a request, whose head was read */
-    time_t since; /* it was not */
+    bool reads;   /* and whose body comes */
+    time_t since; /* it was not busy, or some of a body came */
     struct refserver_link *next, **at;
 };
 
@@ -79,19 +85,94 @@ void refserver_link (void *cls, struct MHD_Connection *connection, void **state,
     *state = info ? begin (http, info->connect_fd) : NULL;
 }
 
-void refserver_link_busy (struct refserver_http *http,
-                          struct MHD_Connection *connection, bool busy)
+/* NULL: none. */
+static struct refserver_link *link_of (const struct refserver_http *http,
+                                       struct MHD_Connection *connection)
 {
     const union MHD_ConnectionInfo *info = http->api->get_connection_info (
         connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-    struct refserver_link *l = info ? info->socket_context : NULL;
+
+    return info ? info->socket_context : NULL;
+}
+
+void refserver_link_busy (struct refserver_http *http,
+                          struct MHD_Connection *connection, bool busy)
+{
+    struct refserver_link *l = link_of (http, connection);
 
     if (!l)
         return;
     pthread_mutex_lock (&http->lock);
-    l->busy = busy;
+    l->busy = l->reads = busy;
     l->since = seconds_now ();
     pthread_mutex_unlock (&http->lock);
+}
+
+void refserver_link_heard (struct refserver_http *http,
+                           struct MHD_Connection *connection)
+{
+    struct refserver_link *l = link_of (http, connection);
+
+    if (!l)
+        return;
+    pthread_mutex_lock (&http->lock);
+    l->since = seconds_now ();
+    pthread_mutex_unlock (&http->lock);
+}
+
+bool refserver_link_read (struct refserver_http *http,
+                          struct MHD_Connection *connection)
+{
+    struct refserver_link *l = link_of (http, connection);
+    bool was;
+
+    if (!l)
+        return true;
+    pthread_mutex_lock (&http->lock);
+    was = l->reads;
+    l->reads = false;
+    pthread_mutex_unlock (&http->lock);
+    return was;
+}
+
+/* A socket that nothing was sent to has room for it. With the lock. */
+static void send_refusal (const struct refserver_http *http,
+                          struct refserver_link *l, unsigned code,
+                          const char *header, const char *why)
+{
+    json_t *root = json_pack ("{s:s}", "error", why);
+    char *body = root ? json_dumps (root, JSON_COMPACT) : NULL;
+    char *text = NULL;
+    int n = body ? asprintf (&text,
+                             "HTTP/1.1 %u %s\r\nConnection: close\r\n"
+                             "Content-Type: application/json\r\n"
+                             "Content-Length: %zu\r\n%s\r\n%s",
+                             code, http->api->get_reason_phrase_for (code),
+                             strlen (body), header, body)
+                 : -1;
+
+    if (n > 0)
+        (void)!send (l->fd, text, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (n >= 0)
+        free (text);
+    free (body);
+    json_decref (root);
+    shutdown (l->fd, SHUT_WR);
+    l->reads = false;
+}
+
+bool refserver_link_refuse (struct refserver_http *http,
+                            struct MHD_Connection *connection, unsigned code,
+                            const char *header, const char *why)
+{
+    struct refserver_link *l = link_of (http, connection);
+    bool reads;
+
+    pthread_mutex_lock (&http->lock);
+    if ((reads = l && l->reads))
+        send_refusal (http, l, code, header, why);
+    pthread_mutex_unlock (&http->lock);
+    return reads;
 }
 
 void refserver_http_sweep (struct refserver_http *http)
@@ -99,9 +180,14 @@ void refserver_http_sweep (struct refserver_http *http)
     time_t late = seconds_now () - http->o.timeout;
 
     pthread_mutex_lock (&http->lock);
-    for (struct refserver_link *l = http->links; l; l = l->next)
-        if (!l->busy && l->since < late)
-            shutdown (l->fd, SHUT_RDWR); /* its own thread closes it */
+    for (struct refserver_link *l = http->links; l; l = l->next) {
+        if ((l->busy && !l->reads) || l->since >= late)
+            continue;
+        if (l->reads)
+            send_refusal (http, l, MHD_HTTP_REQUEST_TIMEOUT, "",
+                          "no more of the body came");
+        shutdown (l->fd, SHUT_RDWR); /* its own thread closes it */
+    }
     pthread_mutex_unlock (&http->lock);
 }
 

@@ -3,7 +3,7 @@
  *
  * All run in the one thread of libmicrohttpd. A body is read to its end even
  * where the answer is known before, so that the client hears it; one that is
- * much too long is not. While the model is at work the connection rests, and
+ * much too long is answered before, and read for a while. While the model is at work the connection rests, and
  * the queue's thread wakes it. */
 #include "config.h"
 
@@ -25,6 +25,8 @@
 #include "libtrain/err.h"
 #include "libtrain/token_file.h"
 
+#define LINGER 5 /* seconds that a body is read behind its refusal */
+
 struct talk {
     struct refserver_http *http;
     struct MHD_Connection *connection;
@@ -33,9 +35,10 @@ struct talk {
     char why[200];
     int retry; /* seconds, with 429 and 503 */
     bool asked;
+    bool told; /* the refusal, while the body came */
     char *body;
     size_t n, has, passed; /* bytes; those that came and were not kept */
-    time_t begin;
+    time_t begin;          /* of the request, or since it was told */
     struct refserver_job job;
 };
 
@@ -104,6 +107,19 @@ static void check_line (struct talk *t, const char *url, const char *method)
                 t->health ? "GET" : "POST");
 }
 
+/* What says how long the body is. */
+static void check_length (struct talk *t)
+{
+    const char *coding = header (t, "Transfer-Encoding");
+
+    if (*coding && strcasecmp (coding, "chunked") != 0)
+        refuse (t, MHD_HTTP_NOT_IMPLEMENTED,
+                "Transfer-Encoding may be chunked alone");
+    else if (!t->health && !*coding && !*header (t, "Content-Length"))
+        refuse (t, MHD_HTTP_LENGTH_REQUIRED,
+                LOGPS_PATH " takes a body with its Content-Length, or chunked");
+}
+
 static void too_large (struct talk *t)
 {
     refuse (t, MHD_HTTP_CONTENT_TOO_LARGE,
@@ -125,6 +141,8 @@ static enum MHD_Result send_text (struct talk *t, unsigned code, void *body,
         return MHD_NO;
     }
     snprintf (retry, sizeof (retry), "%d", t->retry > 0 ? t->retry : 1);
+    if (code == MHD_HTTP_LENGTH_REQUIRED || code == MHD_HTTP_NOT_IMPLEMENTED)
+        api->add_response_header (r, "Connection", "close");
     api->add_response_header (r, "Content-Type", type);
     if (code == MHD_HTTP_UNAUTHORIZED)
         api->add_response_header (r, "WWW-Authenticate", "Bearer");
@@ -152,6 +170,30 @@ static enum MHD_Result send_refusal (struct talk *t)
     return send_json (t, t->refused, json_pack ("{s:s}", "error", t->why));
 }
 
+/* While the body comes. */
+static enum MHD_Result hang_up (struct talk *t)
+{
+    const char *header = t->refused == MHD_HTTP_UNAUTHORIZED
+                             ? "WWW-Authenticate: Bearer\r\n"
+                         : t->refused != MHD_HTTP_METHOD_NOT_ALLOWED ? ""
+                         : t->health ? "Allow: GET, HEAD\r\n"
+                                     : "Allow: POST\r\n";
+
+    if (!refserver_link_refuse (t->http, t->connection, t->refused, header,
+                                t->why))
+        return MHD_NO;
+    t->told = true;
+    t->begin = seconds_now ();
+    return MHD_YES;
+}
+
+/* Before any of the body. */
+static enum MHD_Result turn_away (struct talk *t)
+{
+    refserver_link_read (t->http, t->connection);
+    return send_refusal (t);
+}
+
 static enum MHD_Result begin (struct refserver_http *http,
                               struct MHD_Connection *connection,
                               const char *url, const char *method, void **state)
@@ -171,33 +213,54 @@ static enum MHD_Result begin (struct refserver_http *http,
     t->begin = seconds_now ();
     check_token (t);
     check_line (t, url, method);
+    check_length (t);
     length = strtoull (header (t, "Content-Length"), NULL, 10);
     if (length > http->body_most)
         too_large (t);
-    return length > 2 * http->body_most ? send_refusal (t) : MHD_YES;
+    return length > 2 * http->body_most
+                   || t->refused == MHD_HTTP_NOT_IMPLEMENTED
+               ? turn_away (t)
+               : MHD_YES;
+}
+
+static bool make_room (struct talk *t, size_t n)
+{
+    size_t has = 2 * (t->n + n);
+    char *more;
+
+    if (t->n + n <= t->has)
+        return true;
+    if (!(more = realloc (t->body, has)))
+        return false;
+    t->body = more;
+    t->has = has;
+    return true;
 }
 
 /* Some of the body. MHD_NO closes the connection. */
 static enum MHD_Result take (struct talk *t, const char *data, size_t *size)
 {
-    size_t n = *size, has;
-    char *more;
+    time_t age = seconds_now () - t->begin;
+    size_t n = *size;
 
     *size = 0;
-    if (seconds_now () - t->begin > t->http->o.timeout)
-        return MHD_NO;
+    if (t->told)
+        return age > LINGER ? MHD_NO : MHD_YES;
+    refserver_link_heard (t->http, t->connection);
+    if (age > t->http->o.timeout) {
+        refuse (t, MHD_HTTP_REQUEST_TIMEOUT, "the body took above %d s",
+                t->http->o.timeout);
+        return hang_up (t);
+    }
     if (n > t->http->body_most - t->n)
         too_large (t);
     if (t->refused) {
         t->passed += n;
-        return t->passed > 2 * t->http->body_most ? MHD_NO : MHD_YES;
+        return t->passed > 2 * t->http->body_most ? hang_up (t) : MHD_YES;
     }
-    if (t->n + n > t->has) {
-        has = 2 * (t->n + n);
-        if (!(more = realloc (t->body, has)))
-            return MHD_NO;
-        t->body = more;
-        t->has = has;
+    if (!make_room (t, n)) {
+        refuse (t, MHD_HTTP_INTERNAL_SERVER_ERROR, "no memory");
+        return hang_up (t);
     }
     memcpy (t->body + t->n, data, n);
     t->n += n;
@@ -320,6 +383,8 @@ enum MHD_Result refserver_talk (void *cls, struct MHD_Connection *connection,
         return take (t, data, size);
     if (t->asked)
         return answer (t);
+    if (!refserver_link_read (t->http, t->connection))
+        return MHD_NO;
     if (!t->refused && t->health)
         return send_health (t);
     if (!t->refused && ask (t))

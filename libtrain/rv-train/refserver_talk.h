@@ -34,10 +34,23 @@ void refserver_talk_end (void *cls, struct MHD_Connection *connection,
                          void **state, enum MHD_RequestTerminationCode how);
 
 /* refserver_link - MHD_NotifyConnectionCallback.
- * refserver_link_busy - a request's head was read; not busy: it is done. */
+ * refserver_link_busy - a request's head was read; not busy: it is done.
+ * refserver_link_heard - some of its body came.
+ * refserver_link_read - all of it; false: it was refused meanwhile.
+ * refserver_link_refuse - the answer to a body that still comes, for which
+ * libmicrohttpd takes none: nothing can be sent behind it, and what comes is to be
+ * read for a while, or the client may not see it. False: it was refused before.
+ *   header   "Name: value\r\n", or "" */
 void refserver_link (void *cls, struct MHD_Connection *connection, void **state,
                      enum MHD_ConnectionNotificationCode how);
 void refserver_link_busy (struct refserver_http *http,
                           struct MHD_Connection *connection, bool busy);
+void refserver_link_heard (struct refserver_http *http,
+                           struct MHD_Connection *connection);
+bool refserver_link_read (struct refserver_http *http,
+                          struct MHD_Connection *connection);
+bool refserver_link_refuse (struct refserver_http *http,
+                            struct MHD_Connection *connection, unsigned code,
+                            const char *header, const char *why);
 
 #endif

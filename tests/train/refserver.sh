@@ -77,6 +77,53 @@ asks ()
     timeout 100 "$tool" "$@" >"$tmp/out" 2>&1
 }
 
+# body KIND STATUS PATTERN PATH [HEADER...] - the answer to a POST whose body is no
+# good: chunks N of 64 KiB, part (3 bytes of 500), more (than its length), none, gzip.
+# All is sent before the answer is read; the server closes then.
+body ()
+{
+    local status=$2 pattern=$3
+    set -- "$1" "${@:4}"
+    python3 - "$host" "$port" "$@" >"$tmp/out" 2>&1 <<'EOF' || return
+import socket, sys
+host, port, kind, path, *more = sys.argv[1:]
+head = {"part": "Content-Length: 500", "more": "Content-Length: 3",
+    "none": "X: y", "gzip": "Transfer-Encoding: gzip"}.get (kind, "Transfer-Encoding: chunked")
+s = socket.create_connection ((host, int (port)))
+s.settimeout (20)
+s.sendall ("\r\n".join ([f"POST {path} HTTP/1.1", "Host: x", head, *more, "", ""]).encode ())
+if kind.startswith ("chunks"):
+    for i in range (int (kind.split ()[1])):
+        s.sendall (b"10000\r\n" + b"x" * 65536 + b"\r\n")
+    s.sendall (b"0\r\n\r\n")
+elif kind != "gzip":
+    s.sendall (b"abc" if kind != "more" else b"abcdef\r\n\r\n")
+got = b""
+while more := s.recv (65536):
+    got += more
+print (got.decode ())
+EOF
+    head -n 1 "$tmp/out" | grep -q "^HTTP/1.1 $status " && grep -Eq -- "$pattern" "$tmp/out"
+}
+
+# busy CODE - does the client ask again a server that answers so?
+busy ()
+{
+    python3 - "$1" >"$tmp/busy" <<'EOF' &
+import socket, sys
+s = socket.create_server (("127.0.0.1", 0))
+print (s.getsockname ()[1], flush=True)
+while True:
+    c = s.accept ()[0]
+    c.recv (65536)
+    c.sendall (f"HTTP/1.1 {sys.argv[1]} x\r\nConnection: close\r\nContent-Length: 0\r\n\r\n".encode ())
+    c.close ()
+EOF
+    started+=($!)
+    until [ -s "$tmp/busy" ]; do sleep 0.05; done
+    asked_in_vain 'within 1 s and [0-9]+ tries: ' ask "http://127.0.0.1:$(<"$tmp/busy")" - 256 1
+}
+
 # asked_in_vain PATTERN ARG...
 asked_in_vain ()
 {
@@ -113,6 +160,9 @@ odd_name ()
 }
 ok "so is a tensor of another name, in any script" odd_name
 printf '\r\n\r\n\0\1\2garbage\r\n\r\n' | raw
+ok "so is a body that goes on behind its length" body more 400 '"error"' /v1/logps
+ok "one without a length is 411" body none 411 'Connection: close' /v1/logps
+ok "of another coding 501" body gzip 501 'chunked alone' /v1/logps
 ok "what is no HTTP leaves it up" says 200 ok GET /health ''
 if ! asks ask "$url" - 256 5 && grep -q 'built without libcurl' "$tmp/out"; then
     ok "without libcurl the error says so" grep -q -- --with-curl "$tmp/out"
@@ -169,6 +219,12 @@ long=$(printf '%0140000d' 0)
 ok "so is a body that cannot be right" says 413 'a body may have' POST /v1/logps "$long" 'Authorization: Bearer 0123456789abcdef0123'
 printf 'POST /v1/logps HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer 0123456789abcdef0123\r\nContent-Length: 99999999999\r\n\r\n' | raw
 ok "and one of a hundred gigabytes, before it comes" grep -q '^HTTP/1.1 413' "$tmp/out"
+auth='Authorization: Bearer 0123456789abcdef0123'
+ok "in chunks, too" body "chunks 2" 413 'a body may have' /v1/logps "$auth" 'Connection: close'
+ok "in many chunks, while they come" body "chunks 256" 413 '^\{"error":"a body may have' /v1/logps "$auth"
+ok "as another path is told" body "chunks 256" 404 'there is POST' /nowhere "$auth"
+ok "and who has no token" body "chunks 256" 401 'WWW-Authenticate: Bearer' /v1/logps
+ok "it goes on" says 200 '"status":"ok"' GET /health '' "$auth"
 chmod 0640 "$tmp/wrong"
 ok "the client refuses a token file that others can read" asked_in_vain 'EFORMAT .*chmod 0600' ask "$url" "$tmp/wrong" 256 5
 ok "it stops" stopped
@@ -223,6 +279,8 @@ slow ()
 }
 ok "it starts with little time for a request" serve --port 0 --timeout 1 "$tmp/ckpt"
 ok "a head that never ends is not waited for" slow
+ok "nor a body, which is told" body part 408 'no more of the body came' /v1/logps
+ok "a client that is told so asks again" busy 408
 ok "while a request is served" says 200 ok GET /health ''
 ok "it stops" stopped
 
