@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -102,6 +103,13 @@ __attribute__ ((no_sanitize ("address", "undefined"))) static int child (
     _exit (127);
 }
 
+static train_status_t cannot_start (const char *name, int error,
+                                    train_error_t *err)
+{
+    return err_set (err, error == ENOENT ? TRAIN_ENOTFOUND : TRAIN_EIO,
+                    "cannot start '%s': %s", name, strerror (error));
+}
+
 static train_status_t clone_it (struct start *s, pid_t *ret_pid,
                                 train_error_t *err)
 {
@@ -122,11 +130,52 @@ static train_status_t clone_it (struct start *s, pid_t *ret_pid,
     while (pid > 0 && s->error && waitpid (pid, NULL, 0) < 0 && errno == EINTR)
         ;
     if (s->error)
-        return err_set (err, s->error == ENOENT ? TRAIN_ENOTFOUND : TRAIN_EIO,
-                        "cannot start '%s': %s", s->argv[0],
-                        strerror (s->error));
+        return cannot_start (s->argv[0], s->error, err);
     *ret_pid = pid;
     return TRAIN_OK;
+}
+
+/* 0, or what execve (2) would say of the file. */
+static int look_at (const char *path)
+{
+    struct stat st;
+
+    if (stat (path, &st) < 0 || access (path, X_OK) < 0)
+        return errno;
+    return S_ISREG (st.st_mode) ? 0 : EACCES;
+}
+
+/* Folders of PATH in their order; one that may not be executed is passed over, and
+ * told where there is no other (exec (3)). */
+static int look_in_path (const char *name)
+{
+    const char *path = getenv ("PATH");
+    int told = ENOENT, error;
+    char *file;
+
+    for (path = path ? path : "/bin:/usr/bin";; path++) {
+        int n = (int)strcspn (path, ":");
+
+        if (asprintf (&file, "%.*s%s%s", n, path, n > 0 ? "/" : "", name) < 0)
+            return ENOMEM;
+        error = look_at (file);
+        free (file);
+        if (error == 0)
+            return 0;
+        told = error == EACCES ? EACCES : told;
+        path += n;
+        if (!*path)
+            return told;
+    }
+}
+
+train_status_t proc_look (const char *name, train_error_t *err)
+{
+    int error = !*name               ? ENOENT
+                : strchr (name, '/') ? look_at (name)
+                                     : look_in_path (name);
+
+    return error ? cannot_start (name, error, err) : TRAIN_OK;
 }
 
 /* Above 2, so that dup2 in the child overwrites none of them. */

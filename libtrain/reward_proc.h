@@ -24,6 +24,10 @@ struct proc {
 train_status_t proc_start (struct proc *proc, char *const *argv,
                            char *const *envp, train_error_t *err);
 
+/* proc_look - is [name] there, and may it be executed? As proc_start would find it,
+ * with its errors; nothing is started, so an interpreter may still be missing. */
+train_status_t proc_look (const char *name, train_error_t *err);
+
 /* proc_stop - kill its group, wait for it, close the pipes.
  *   how   (size) written: "exited with status 1", "was killed by signal 9", or
  *         "" where it still ran when this was called; NULL = not wanted

@@ -126,9 +126,10 @@ static train_status_t open_program (train_reward_t *r,
     }
     for (int i = 0; i < p->n; i++)
         p->slot[i] = (struct slot){.proc = {0, -1, -1}, .sample = -1};
-    if ((status = pool_start (p, err)) != TRAIN_OK)
+    status = o->later ? proc_look (p->argv[0], err) : pool_start (p, err);
+    if (status != TRAIN_OK)
         return err_prefix (err, status, "%s", r->name);
-    r->report.started = p->n;
+    r->report.started = o->later ? 0 : p->n;
     return TRAIN_OK;
 }
 

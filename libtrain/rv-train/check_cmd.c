@@ -52,7 +52,7 @@ static train_status_t read_option (struct check *c, const char *name,
     if (strcmp (name, "--ranks") != 0)
         return err_set (err, TRAIN_EINVAL,
                         "'%s' is no option: --ranks N, --device NAME, "
-                        "--tflops N and --json are",
+                        "--tflops N, --rewards and --json are",
                         name);
     TRY (read_number (name, value, RANKS_MAX, &x, err));
     c->ranks = (int)x;
@@ -77,14 +77,24 @@ static train_status_t read_settings (struct check *c, char *const *overrides,
     return TRAIN_OK;
 }
 
+/* NULL: it is none. */
+static bool *flag_of (struct check *c, const char *name)
+{
+    return strcmp (name, "--json") == 0      ? &c->json
+           : strcmp (name, "--rewards") == 0 ? &c->rewards
+                                             : NULL;
+}
+
 static train_status_t read_args (struct check *c, int argc, char *const *argv,
                                  train_error_t *err)
 {
     int at = 0;
 
     for (; at < argc && argv[at][0] == '-'; at++) {
-        if (strcmp (argv[at], "--json") == 0) {
-            c->json = true;
+        bool *set = flag_of (c, argv[at]);
+
+        if (set) {
+            *set = true;
             continue;
         }
         if (at + 1 == argc)
@@ -97,6 +107,8 @@ static train_status_t read_args (struct check *c, int argc, char *const *argv,
         return err_set (err, TRAIN_EINVAL, "it takes a file of settings");
     c->file = argv[at];
     TRY (read_settings (c, argv + at + 1, argc - at - 1, err));
+    if (c->rewards && c->set.task != TASK_GRPO)
+        return err_set (err, TRAIN_EINVAL, "--rewards is of task = grpo alone");
     if (!c->device)
         return check_device_find (c->set.device == DEVICE_CUDA ? "h200" : "cpu",
                                   &c->device, err);
@@ -271,6 +283,23 @@ static void say_part (const char *what, double s)
     putchar ('\n');
 }
 
+static void say_rewards (const struct check *c)
+{
+    if (!c->said)
+        return;
+    printf ("rewards of the first prompt, its answer as the completion:\n");
+    for (size_t k = 0; k < c->set.rewards.n; k++) {
+        if (isnan (c->said[k].reward))
+            printf ("  %-36s none", c->set.rewards.list[k].name);
+        else
+            printf ("  %-36s %g", c->set.rewards.list[k].name,
+                    c->said[k].reward);
+        printf (", after ");
+        say_duration (c->said[k].seconds);
+        putchar ('\n');
+    }
+}
+
 static void say (const struct check *c)
 {
     struct check_forecast f = foresee (c);
@@ -289,6 +318,7 @@ static void say (const struct check *c)
     say_part ("log-probabilities, old, reference's", f.logps_s);
     say_part ("update", f.update_s);
     printf ("  %-36s not known, and not in the sum\n", "rewards");
+    say_rewards (c);
 }
 
 static json_t *json_rows (const struct check *c)
@@ -315,20 +345,37 @@ static json_t *json_phases (const struct check *c,
                       f->update_s);
 }
 
+/* Empty: none was asked. */
+static json_t *json_rewards (const struct check *c)
+{
+    json_t *all = json_array ();
+
+    for (size_t k = 0; c->said && k < c->set.rewards.n; k++)
+        json_array_append_new (all,
+                               json_pack ("{s:s, s:o, s:f}", "name",
+                                          c->set.rewards.list[k].name, "reward",
+                                          isnan (c->said[k].reward)
+                                              ? json_null ()
+                                              : json_real (c->said[k].reward),
+                                          "reply_s", c->said[k].seconds));
+    return all;
+}
+
 static train_status_t say_json (const struct check *c, train_error_t *err)
 {
     struct check_forecast f = foresee (c);
     train_status_t status = TRAIN_OK;
     json_t *all = json_pack (
         "{s:s, s:s, s:i, s:s, s:o, s:I, s:I, s:I, s:f, s:f, s:s, s:f, s:o, "
-        "s:I, s:f}",
+        "s:o, s:I, s:f}",
         "schema", "rv.check/1", "file", c->file, "ranks", c->ranks, "device",
         c->device->name, "rows", json_rows (c), "bytes",
         (json_int_t)all_bytes (c, false), "host_bytes",
         (json_int_t)all_bytes (c, true), "library_bytes",
         (json_int_t)library_bytes (c), "flop", f.flop, "tflops", f.tflops,
         "basis", f.basis, "step_s", f.step_s, "phases", json_phases (c, &f),
-        "steps", (json_int_t)c->set.steps, "epochs", f.epochs);
+        "rewards", json_rewards (c), "steps", (json_int_t)c->set.steps,
+        "epochs", f.epochs);
 
     if (!all || json_dumpf (all, stdout, JSON_INDENT (2)) < 0)
         status = err_set (err, TRAIN_ENOMEM, "no memory for the answer");
@@ -380,6 +427,7 @@ train_status_t check_cmd (int argc, char *const *argv, train_error_t *err)
 
     train_data_close (c.data);
     free (c.dir);
+    free (c.said);
     settings_fini (&c.set);
     return status;
 }

@@ -5,7 +5,6 @@
  * a run whose texts end earlier holds less, and is faster. */
 #include "check_impl.h"
 
-#include "grpo_rows.h"
 #include "libtrain/err.h"
 #include "libtrain/mem_grpo.h"
 
@@ -17,12 +16,12 @@ static train_status_t read_rows (struct check *c, struct grpo_judge *judge,
     struct check_prompts *p = &c->prompts;
     size_t row;
 
-    TRY (grpo_judge_read (judge, set, err));
-    TRY (grpo_judge_rules (judge, err));
+    TRY (grpo_judge_look (judge, set, err));
     TRY (grpo_rows_open (rows, judge, "data", set->files, err));
     if (set->eval.every > 0)
         TRY (grpo_rows_open (held, judge, "eval", set->eval.files, err));
     TRY (grpo_rows_fit (*rows, *held, &c->model, c->dir, true, err));
+    TRY (check_rewards (c, judge, *rows, err));
     p->count = train_prompts_count (grpo_rows_prompts (*rows));
     p->longest = (int)grpo_rows_longest (*rows, &row);
     if (!*held)

@@ -4,6 +4,7 @@
 #define RV_TRAIN_CHECK_IMPL_H
 
 #include "check_rate.h"
+#include "grpo_rows.h"
 #include "libtrain/mem_table.h"
 #include "settings.h"
 
@@ -17,17 +18,24 @@ struct check_prompts {
     int held_longest;
 };
 
+/* What a reward says of the first prompt. */
+struct check_reward {
+    double reward; /* NaN: it has nothing to say */
+    double seconds;
+};
+
 struct check {
     const char *file;
     const struct check_device *device;
     int ranks;
-    double tflops; /* 0: the device's own */
-    bool json;
+    double tflops;      /* 0: the device's own */
+    bool json, rewards; /* options */
     struct settings set;
     train_decoder_config_t model;
     char *dir;          /* of the model; NULL: its weights are drawn */
     train_data_t *data; /* NULL for grpo */
     struct check_prompts prompts;
+    struct check_reward *said; /* of each reward; NULL: none was asked */
     struct mem_row row[CHECK_ROWS];
     size_t n;
     size_t own;    /* bytes that the program has before it begins */
@@ -41,12 +49,19 @@ struct check_forecast {
     const char *basis;
 };
 
-/* check_grpo_read - prompts, as a run would read and refuse them; no reward is
- * opened.
+/* check_grpo_read - prompts and rewards, as a run would read and refuse them, and
+ * check_rewards of them.
  * check_grpo_table - rows of the run; check_grpo_foresee - its step, but for the
  * rewards, of which nothing is known. */
 train_status_t check_grpo_read (struct check *check, train_error_t *err);
 train_status_t check_grpo_table (struct check *check, train_error_t *err);
 struct check_forecast check_grpo_foresee (const struct check *check);
+
+/* check_rewards - do rows have what rules need? A reward that has nothing to say of
+ * any is TRAIN_EINVAL, of some a line on stderr. With [rewards] all are asked for
+ * that of the first prompt with its answer as the completion, or nothing, and so
+ * each program starts: TRAIN_EPEER, it is at fault. */
+train_status_t check_rewards (struct check *check, struct grpo_judge *judge,
+                              const struct grpo_rows *rows, train_error_t *err);
 
 #endif

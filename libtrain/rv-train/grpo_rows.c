@@ -14,8 +14,9 @@ struct grpo_rows {
     train_prompts_t *prompts;
 };
 
+/* With what of [how] is of a program's waits. */
 static train_status_t open_one (const struct settings_reward *reward,
-                                bool (*ends) (void *arg), void *arg,
+                                const train_reward_options_t *how,
                                 train_reward_t **ret, train_error_t *err)
 {
     train_reward_options_t o = settings_reward_options (reward);
@@ -23,13 +24,14 @@ static train_status_t open_one (const struct settings_reward *reward,
 
     snprintf (name, sizeof (name), "[reward %.64s]", o.name);
     o.name = name;
-    o.ends = ends;
-    o.ends_arg = arg;
+    o.ends = how->ends;
+    o.ends_arg = how->ends_arg;
+    o.later = how->later;
     return train_reward_open (&o, ret, err);
 }
 
 static train_status_t open_rewards (struct grpo_judge *j,
-                                    bool (*ends) (void *arg), void *arg,
+                                    const train_reward_options_t *how,
                                     train_error_t *err)
 {
     const struct settings_rewards *all = &j->set->rewards;
@@ -40,30 +42,16 @@ static train_status_t open_rewards (struct grpo_judge *j,
     if (!j->reward || !j->weight || !j->seen)
         return err_set (err, TRAIN_ENOMEM, "no memory for rewards");
     for (; j->n < all->n; j->n++) {
-        TRY (open_one (&all->list[j->n], ends, arg, &j->reward[j->n], err));
+        TRY (open_one (&all->list[j->n], how, &j->reward[j->n], err));
         j->weight[j->n] = all->list[j->n].weight;
     }
     return TRAIN_OK;
 }
 
-train_status_t grpo_judge_rules (struct grpo_judge *j, train_error_t *err)
-{
-    const struct settings_rewards *all = &j->set->rewards;
-
-    TRY (grpo_stop_open (&j->stop, j->set, j->tokenizer, err));
-    for (size_t i = 0; i < all->n; i++) {
-        train_reward_t *reward = NULL;
-
-        if (all->list[i].kind == TRAIN_REWARD_PROGRAM)
-            continue;
-        TRY (open_one (&all->list[i], NULL, NULL, &reward, err));
-        train_reward_close (reward);
-    }
-    return TRAIN_OK;
-}
-
-train_status_t grpo_judge_read (struct grpo_judge *j,
-                                const struct settings *set, train_error_t *err)
+static train_status_t open_all (struct grpo_judge *j,
+                                const struct settings *set,
+                                const train_reward_options_t *how,
+                                train_error_t *err)
 {
     char where[256];
     train_status_t status;
@@ -74,7 +62,8 @@ train_status_t grpo_judge_read (struct grpo_judge *j,
         return err_prefix (
             err, status, "%s",
             settings_where (set, "data", "tokenizer", where, sizeof (where)));
-    return TRAIN_OK;
+    TRY (grpo_stop_open (&j->stop, set, j->tokenizer, err));
+    return open_rewards (j, how, err);
 }
 
 train_status_t grpo_judge_open (struct grpo_judge *j,
@@ -82,9 +71,17 @@ train_status_t grpo_judge_open (struct grpo_judge *j,
                                 bool (*ends) (void *arg), void *arg,
                                 train_error_t *err)
 {
-    TRY (grpo_judge_read (j, set, err));
-    TRY (grpo_stop_open (&j->stop, set, j->tokenizer, err));
-    return open_rewards (j, ends, arg, err);
+    const train_reward_options_t how = {.ends = ends, .ends_arg = arg};
+
+    return open_all (j, set, &how, err);
+}
+
+train_status_t grpo_judge_look (struct grpo_judge *j,
+                                const struct settings *set, train_error_t *err)
+{
+    const train_reward_options_t how = {.later = true};
+
+    return open_all (j, set, &how, err);
 }
 
 void grpo_judge_close (struct grpo_judge *j)

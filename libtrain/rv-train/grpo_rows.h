@@ -22,17 +22,15 @@ struct grpo_judge {
 
 /* grpo_judge_open - the tokenizer, what stops a text, and the rewards, whose
  * programs are waited for until [ends] of [arg] (train/reward.h);
- * grpo_judge_read - the tokenizer alone, which reads prompts and scores nothing;
- * grpo_judge_rules - behind that what stops a text, and whether the rewards that are
- * no programs could be opened.
+ * grpo_judge_look - all as grpo_judge_open has it, but that programs are looked for
+ * and not started before they are asked.
  * Errors name the setting. */
-train_status_t grpo_judge_read (struct grpo_judge *judge,
-                                const struct settings *set, train_error_t *err);
 train_status_t grpo_judge_open (struct grpo_judge *judge,
                                 const struct settings *set,
                                 bool (*ends) (void *arg), void *arg,
                                 train_error_t *err);
-train_status_t grpo_judge_rules (struct grpo_judge *judge, train_error_t *err);
+train_status_t grpo_judge_look (struct grpo_judge *judge,
+                                const struct settings *set, train_error_t *err);
 void grpo_judge_close (struct grpo_judge *judge); /* after a failure, too */
 
 /* grpo_rows_open - prompts of [files], of [section] for messages. */

@@ -85,6 +85,8 @@ typedef struct train_reward_options {
                                  unless all have replied half a second later.
                                  NULL: nobody is asked */
     void *ends_arg;
+    bool later; /* of PROGRAM: processes start when they have a sample; open
+                   looks whether there is such a program */
 } train_reward_options_t;
 
 /* One completion. Borrowed for the call. */

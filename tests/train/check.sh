@@ -99,7 +99,7 @@ ok "time" grep -Eq '^time: [0-9.e+-]+ TFLOP a step at [0-9.]+ TFLOP/s a rank \(a
 ok "as told" grep -q 'at 2 TFLOP/s a rank (as told)' "$tmp/out"
 if /usr/bin/python3 -c 'import jsonschema' 2>/dev/null; then
     "$train" check --json "$i" "${size[@]}" | tr -d '\n' >"$tmp/line.json"
-    "$train" check --json "${learns[@]}" | tr -d '\n' >"$tmp/learns.json"
+    "$train" check --json --rewards "${learns[@]}" | tr -d '\n' >"$tmp/learns.json"
     ok "by its schema" /usr/bin/python3 "$top_srcdir/tests/slurm/validate.py" "$top_srcdir/etc/schema" \
         "$tmp/line.json" "$tmp/learns.json"
 fi
@@ -118,6 +118,62 @@ ok "no such data" refused 3 "nowhere" "$i" data.files="$tmp/nowhere"
 ok "no such device" refused 2 "cpu, a100, h100 and h200 are known" --device tpu "$i"
 ok "half a rank" refused 2 "a whole number" --ranks 1.5 "$i"
 ok "no file" refused 2 "takes a file" --json
+
+# Rewards: rows that lack what a rule needs, and programs.
+ok "rewards of another task" refused 2 'task = grpo alone' --rewards "$i"
+l=("$tmp/small.ini" "reward x.kind=exact")
+ok "no row has the field" refused 2 "x.field=right|x.kind=exact: has nothing to say of any prompt, as that of $tmp/train.jsonl:1; it needs the field 'right', a text or a number$" "${l[@]}" "reward x.field=right"
+{
+    head -n 300 "$tmp/train.jsonl"
+    echo '{"prompt": "hm", "answer": null}'
+    echo '{"prompt": "ha"}'
+} >"$tmp/part.jsonl"
+# told LINES PATTERN ARG... - check is good, with lines like this on stderr
+told ()
+{
+    "$train" check "${@:3}" >"$tmp/list" 2>"$tmp/out" && [ "$(grep -cE -- "$2" "$tmp/out")" = "$1" ] &&
+        [ "$(wc -l <"$tmp/out")" = "$1" ]
+}
+ok "some rows lack it" told 1 "^rv-train: \[reward x\] has nothing to say of 2 of 302 prompts, as that of $tmp/part.jsonl:301; it needs the field 'answer'" \
+    "${l[@]}" data.files="$tmp/part.jsonl"
+ok "or what can be added up" told 1 '\[reward x\] has nothing .* 2 of 302 .*; it needs an expression .* in the prompt' \
+    "${l[@]}" "reward x.kind=arithmetic" data.files="$tmp/part.jsonl"
+ok "none lacks it" told 0 '' "${l[@]}"
+cat >"$tmp/judge" <<'EOF'
+#!/bin/bash
+: >"${0%/*}/asked"
+while IFS= read -r line; do
+    [[ $line =~ \"id\":\ ?([0-9]+) ]] && [[ $line == *'"completion":"80"'* ]] || exit 4
+    case ${1:-} in
+        late) sleep 60 ;;
+        long) printf '%02000000d' 0 ;;
+        odd) echo hello ;;
+        none) echo "{\"id\": ${BASH_REMATCH[1]}, \"reward\": null}" ;;
+        *) echo "{\"id\": ${BASH_REMATCH[1]}, \"reward\": 0.25}" ;;
+    esac
+done
+EOF
+echo '{"prompt": "30+50:", "answer": 80}' >"$tmp/one.jsonl"
+p=("$tmp/small.ini" data.files="$tmp/one.jsonl" "reward j.kind=program")
+ok "a program that is no program" refused 3 "\[reward j\]: cannot start '$tmp/judge': Permission denied" "${p[@]}" "reward j.program=$tmp/judge"
+chmod +x "$tmp/judge"
+ok "one that is not there" refused 3 "\[reward j\]: cannot start 'no-such-judge': No such file" "${p[@]}" "reward j.program=no-such-judge"
+ok "one that is" told 0 '' "${p[@]}" "reward j.program=$tmp/judge odd"
+ok "is not started" test ! -e "$tmp/asked"
+asked ()
+{
+    PATH=$tmp:$PATH told 0 '' --rewards "${p[@]}" "reward j.program=$1" && grep -Eq "^  j  +$2, after [0-9.e-]+ s$" "$tmp/list" \
+        && grep -Eq '^  size  +1, after ' "$tmp/list"
+}
+ok "unless it is asked for" asked judge 0.25
+ok "as it was" test -e "$tmp/asked"
+ok "with nothing to say" asked "$tmp/judge none" none
+for how in 'odd:is no JSON|JSON' 'late:did not reply within 0.4 s' 'long:a line past 1 MiB' ; do
+    ok "what it does wrong, ${how%%:*}" refused 4 "\[reward j\]: $tmp/judge .*(${how#*:}).*, asked for the prompt of $tmp/one.jsonl:1 with its answer" \
+        --rewards "${p[@]}" "reward j.program=$tmp/judge ${how%%:*}" "reward j.timeout=200ms" "reward j.start=$([ "${how%%:*}" = late ] && echo 200ms || echo 20s)"
+done
+ok "so it ends" refused 4 '\[reward j\]: false exited with status 1, asked for' --rewards "${p[@]}" "reward j.program=false"
+
 if "$train" --version | grep -q 'cuda [0-9]'; then
     # What runs on an H200 held and took: rows of tests/bench/RESULTS.md, of ce83ca3,
     # less the 2174 MiB of attention's scratch that 29a9d16 spares in those of 2048.

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 
 #include <train/reward.h>
 
@@ -197,12 +198,52 @@ static void test_refused (void **state)
     train_reward_close (r);
 }
 
+/* Nothing is started before there is a sample; what cannot be is told before. */
+static void test_later (void **state)
+{
+    train_reward_options_t o = {
+        .size = sizeof (o),
+        .name = "judge",
+        .kind = TRAIN_REWARD_PROGRAM,
+        .program =
+            "sh -c 'read x; echo \"{\\\"id\\\":0,\\\"reward\\\":0.5}\"; cat'",
+        .later = true};
+    static const char *const none[] = {"/nowhere/score", "no-such-judge", "''"};
+    static const char *const bad[] = {"/tmp", "/proc/version"};
+    train_sample_t s = {.completion = "46"};
+    train_reward_report_t report = {.size = sizeof (report)};
+    train_reward_t *r = NULL;
+    train_error_t err = {0};
+    float got = 0;
+
+    (void)state;
+    assert_int_equal (train_reward_open (&o, &r, &err), TRAIN_OK);
+    assert_int_equal (train_reward_report (r, &report, &err), TRAIN_OK);
+    assert_int_equal (report.started, 0);
+    assert_int_equal (waitpid (-1, NULL, WNOHANG), -1);
+    assert_int_equal (train_reward_score (r, &s, 1, &got, &err), TRAIN_OK);
+    assert_true (got == 0.5F);
+    train_reward_close (r);
+    r = NULL;
+    for (size_t i = 0; i < sizeof (none) / sizeof (*none); i++) {
+        o.program = none[i];
+        assert_int_equal (train_reward_open (&o, &r, &err), TRAIN_ENOTFOUND);
+        assert_non_null (strstr (err.text, "judge: cannot start '"));
+    }
+    for (size_t i = 0; i < sizeof (bad) / sizeof (*bad); i++) {
+        o.program = bad[i];
+        assert_int_equal (train_reward_open (&o, &r, &err), TRAIN_EIO);
+    }
+    assert_null (r);
+}
+
 int main (void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test (test_exact), cmocka_unit_test (test_marker),
         cmocka_unit_test (test_regex), cmocka_unit_test (test_length),
         cmocka_unit_test (test_bytes), cmocka_unit_test (test_refused),
+        cmocka_unit_test (test_later),
     };
 
     return cmocka_run_group_tests (tests, NULL, NULL);
