@@ -180,14 +180,24 @@ static void hash (train_prompts_t *p)
     p->hash = h;
 }
 
+static void doubt (const struct job *j, const char *option)
+{
+    if (j->opts->ret_wrong)
+        *j->opts->ret_wrong = option;
+}
+
 static train_status_t read_all (struct job *j, train_error_t *err)
 {
+    doubt (j, "chat");
     TRY (chat_find (&j->chat, j->opts->chat, j->opts->model_dir, err));
+    doubt (j, "system");
     if (j->opts->system && j->chat.family == CHAT_PLAIN)
         return err_set (err, TRAIN_EINVAL,
                         "prompts: a system message needs a chat template, and "
                         "this is plain");
+    doubt (j, "end");
     TRY (find_end (j, err));
+    doubt (j, "files");
     TRY (rows_read (j->opts->files, add, j, err));
     if (j->p->n == 0)
         return err_set (err, TRAIN_EINVAL, "prompts: '%s' has no line",

@@ -144,3 +144,16 @@ train_status_t train_reference_logps (train_reference_t *r, const int32_t *ids,
             ret[i] = 0;
     return TRAIN_OK;
 }
+
+size_t reference_url (const char *url)
+{
+    static const char scheme[] = "http://";
+    size_t n = strlen (url), at = sizeof (scheme) - 1;
+
+    if (n > at && url[n - 1] == '/')
+        n--;
+    return n <= at || n > 900 || strncmp (url, scheme, at) != 0
+                   || at + strcspn (url + at, "/?#@ \t\r\n") < n
+               ? 0
+               : n;
+}

@@ -52,4 +52,8 @@ train_status_t reference_open_any (train_decoder_t *decoder,
                                    train_reference_t **ret_reference,
                                    train_error_t *err);
 
+/* reference_url - bytes of "http://HOST:PORT", less a slash at its end; 0: it is
+ * none, or has what a URL may have besides. */
+size_t reference_url (const char *url);
+
 #endif

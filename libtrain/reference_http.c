@@ -175,17 +175,12 @@ static train_status_t look (struct http *h, int vocab, int *ret_vocab,
     return status;
 }
 
-/* "http://HOST:PORT", and nothing that a URL may have besides. */
 static train_status_t take_url (struct http *h, const char *url,
                                 train_error_t *err)
 {
-    static const char scheme[] = "http://";
-    size_t n = url ? strlen (url) : 0, at = sizeof (scheme) - 1;
+    size_t n = url ? reference_url (url) : 0;
 
-    if (n > at && url[n - 1] == '/')
-        n--;
-    if (n <= at || n > 900 || strncmp (url, scheme, at) != 0
-        || at + strcspn (url + at, "/?#@ \t\r\n") < n)
+    if (n == 0)
         return err_set (err, TRAIN_EINVAL,
                         "reference '%.200s': expected http://HOST:PORT",
                         url ? url : "");

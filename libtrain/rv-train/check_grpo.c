@@ -3,10 +3,32 @@
  *
  * Completions are taken to be as long as they may be, and prompts as the longest:
  * a run whose texts end earlier holds less, and is faster. */
+#include "config.h"
+
 #include "check_impl.h"
+
+#include <string.h>
 
 #include "libtrain/err.h"
 #include "libtrain/mem_grpo.h"
+#include "libtrain/token_file.h"
+
+static train_status_t read_token (const struct settings *set,
+                                  train_error_t *err)
+{
+    char token[TOKEN_MOST + 1], where[256];
+    train_status_t status;
+
+    if (!set->grpo.token_file)
+        return TRAIN_OK;
+    status = token_file_read (set->grpo.token_file, token, err);
+    explicit_bzero (token, sizeof (token));
+    return status == TRAIN_OK
+               ? TRAIN_OK
+               : err_prefix (err, status, "%s",
+                             settings_where (set, "reference", "token_file",
+                                             where, sizeof (where)));
+}
 
 static train_status_t read_rows (struct check *c, struct grpo_judge *judge,
                                  struct grpo_rows **rows,
@@ -16,6 +38,7 @@ static train_status_t read_rows (struct check *c, struct grpo_judge *judge,
     struct check_prompts *p = &c->prompts;
     size_t row;
 
+    TRY (read_token (set, err));
     TRY (grpo_judge_look (judge, set, err));
     TRY (grpo_rows_open (rows, judge, "data", set->files, err));
     if (set->eval.every > 0)

@@ -99,23 +99,19 @@ train_status_t grpo_rows_open (struct grpo_rows **ret, struct grpo_judge *judge,
                                const char *section, const char *files,
                                train_error_t *err)
 {
-    train_prompts_options_t o =
-        settings_rows_prompts (judge->set, files, judge->tokenizer);
     struct grpo_rows *r = calloc (1, sizeof (*r));
     train_status_t status;
-    char where[256];
 
     if (!r)
         return err_set (err, TRAIN_ENOMEM, "no memory for prompts");
     r->judge = judge;
-    if ((status = train_prompts_open (&o, &r->prompts, err)) == TRAIN_OK) {
+    status = settings_rows_open (judge->set, section, files, judge->tokenizer,
+                                 &r->prompts, err);
+    if (status == TRAIN_OK)
         *ret = r;
-        return TRAIN_OK;
-    }
-    free (r);
-    return err_prefix (
-        err, status, "%s",
-        settings_where (judge->set, section, "files", where, sizeof (where)));
+    else
+        free (r);
+    return status;
 }
 
 void grpo_rows_close (struct grpo_rows *r)

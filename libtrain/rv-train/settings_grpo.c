@@ -3,6 +3,7 @@
  * together with */
 #include "settings_grpo.h"
 
+#include "libtrain/reference.h"
 #include "settings.h"
 
 void settings_grpo_defaults (struct settings_grpo *g)
@@ -103,6 +104,8 @@ static int check_task (const struct settings *c, struct rv_error *err)
              && c->strategy < TRAIN_SHARD_GRAD_OP,
          "grpo", "gather",
          "is of weights that are sharded; [shard] strategy = full does that"},
+        {g->url && reference_url (g->url) == 0, "reference", "url",
+         "is not http://HOST:PORT"},
         {g->url && g->beta == 0, "reference", "url",
          "is of use with [grpo] beta above 0 alone"},
         {g->ref_shard == REFERENCE_SHARDED && (g->url || g->beta == 0),

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "libtrain/err.h"
 #include "settings.h"
 
 static int refuse (const struct settings *c, const char *key, const char *why,
@@ -52,17 +53,32 @@ int settings_rows_check (const struct settings *c, struct rv_error *err)
     return check_samples (c, err);
 }
 
-train_prompts_options_t settings_rows_prompts (const struct settings *c,
-                                               const char *files,
-                                               train_tokenizer_t *tokenizer)
+train_status_t settings_rows_open (const struct settings *c,
+                                   const char *section, const char *files,
+                                   train_tokenizer_t *tokenizer,
+                                   train_prompts_t **ret, train_error_t *err)
 {
-    return (train_prompts_options_t){
-        .size = sizeof (train_prompts_options_t),
+    const char *wrong = "files";
+    const train_prompts_options_t o = {
+        .size = sizeof (o),
         .files = files,
         .tokenizer = tokenizer,
         .end = c->rows.end,
         .model_dir = c->model_dir,
         .chat = c->rows.chat,
         .system = c->rows.system,
+        .ret_wrong = &wrong,
     };
+    train_status_t status = train_prompts_open (&o, ret, err);
+    char where[256];
+
+    if (status == TRAIN_OK)
+        return TRAIN_OK;
+    if (strcmp (wrong, "files") != 0)
+        section = "data";
+    if (strcmp (wrong, "chat") == 0)
+        wrong = "template";
+    return err_prefix (
+        err, status, "%s",
+        settings_where (c, section, wrong, where, sizeof (where)));
 }

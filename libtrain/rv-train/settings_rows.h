@@ -21,9 +21,11 @@ struct settings_rows {
 
 int settings_rows_check (const struct settings *set, struct rv_error *err);
 
-/* What train_prompts_open takes, but for max_ids; [set] lends its texts. */
-train_prompts_options_t settings_rows_prompts (const struct settings *set,
-                                               const char *files,
-                                               train_tokenizer_t *tokenizer);
+/* settings_rows_open - prompts of [files], of [section] in messages, which name the
+ * setting at fault. */
+train_status_t settings_rows_open (const struct settings *set,
+                                   const char *section, const char *files,
+                                   train_tokenizer_t *tokenizer,
+                                   train_prompts_t **ret, train_error_t *err);
 
 #endif

@@ -40,7 +40,6 @@ train_status_t sft_open (const struct settings *set, const char *section,
     bool shuffle = set->shuffle && strcmp (section, "data") == 0;
     train_tokenizer_t *tokenizer = NULL;
     train_prompts_t *prompts = NULL;
-    train_prompts_options_t o;
     train_status_t status;
     char where[256];
 
@@ -49,16 +48,16 @@ train_status_t sft_open (const struct settings *set, const char *section,
         return err_prefix (
             err, status, "%s",
             settings_where (set, "data", "tokenizer", where, sizeof (where)));
-    o = settings_rows_prompts (set, files, tokenizer);
-    status = train_prompts_open (&o, &prompts, err);
-    if (status == TRAIN_OK)
+    status = settings_rows_open (set, section, files, tokenizer, &prompts, err);
+    if (status == TRAIN_OK) {
         status = make_rows (set, shuffle, held, prompts, tokenizer, say,
                             ret_data, err);
+        if (status != TRAIN_OK)
+            err_prefix (
+                err, status, "%s",
+                settings_where (set, section, "files", where, sizeof (where)));
+    }
     train_prompts_close (prompts);
     train_tokenizer_close (tokenizer);
-    return status == TRAIN_OK
-               ? TRAIN_OK
-               : err_prefix (err, status, "%s",
-                             settings_where (set, section, "files", where,
-                                             sizeof (where)));
+    return status;
 }

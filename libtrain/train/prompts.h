@@ -41,13 +41,16 @@ typedef struct train_prompts_options {
     const char *end; /* the token that ends a text; NULL: the template's; of
                         plain the eos_token of model_dir; of bytes 256 */
     int max_ids;     /* a longer prompt is TRAIN_EINVAL; 0 = any length */
-    const char *model_dir; /* its tokenizer_config.json and chat_template.jinja
+    const char *model_dir;  /* its tokenizer_config.json and chat_template.jinja
                               are looked at; NULL: none */
-    const char *chat;      /* plain, chatml, qwen3, llama3, llama3.1, llama2,
+    const char *chat;       /* plain, chatml, qwen3, llama3, llama3.1, llama2,
                               mistral, gemma, gemma3; NULL or auto: that of
                               model_dir, plain where it has none */
-    const char *system;    /* system message of prompts without; NULL: none, or
+    const char *system;     /* system message of prompts without; NULL: none, or
                               the template's own. Not for plain */
+    const char **ret_wrong; /* where open fails, written: the name here of the
+                               option at fault, "chat", "system", "end" or
+                               "files", whose rows are among that; NULL */
 } train_prompts_options_t;
 
 /* train_prompts_open - read all files.

@@ -381,4 +381,25 @@ ok "an end that the vocabulary lacks" refused 'is below 257' model.vocab=256
 sed -e '/^\[optim\]/,/^schedule/d' -e '/^\[eval\]/,$d' -e 's/^steps = .*/steps = 1/' "$tmp/grpo.ini" >"$tmp/unset.ini"
 ok "a learning rate that nobody set" run "$tmp/unset.ini" model.dir="$tmp/sft-1"
 ok "is said, too" grep -q '^rv-train: \[optim\] lr is not set, so 0.001' "$tmp/out"
+
+# wrong SECTION KEY VALUE TEXT - status 2, of the file's line with that setting
+wrong ()
+{
+    local n
+    n=$(grep -nxF "[$1]" "$tmp/small.ini" | cut -d: -f1)
+    sed "${n}a $2 = $3" "$tmp/small.ini" >"$tmp/wrong.ini"
+    run "$tmp/wrong.ini"
+    [ $? = 2 ] && [ "$(wc -l <"$tmp/out")" = 1 ] && grep -qF "wrong.ini:$((n + 1)): [$1] $2: $4" "$tmp/out"
+}
+printf '[reference]\n' >>"$tmp/small.ini"
+ok "a template that is none" wrong data template nope "template 'nope' is none of"
+ok "a system message of a plain model" wrong data system hi 'prompts: a system message needs a chat template'
+ok "an end that is no token" wrong data end nope "prompts: end 'nope' is no token"
+ok "no URL" wrong reference url 127.0.0.1:8077 'is not http://HOST:PORT'
+nobody ()
+{
+    run check "$tmp/small.ini" reference.url=http://127.0.0.1:1 reference.token_file="$tmp/nobody"
+    [ $? = 3 ] && grep -q "reference.token_file=$tmp/nobody: " "$tmp/out"
+}
+ok "no token, which rv-train check sees" nobody
 plan
