@@ -16,9 +16,9 @@
 
 #define OWN_END_MS 200  /* for a process that closed its stdout */
 #define CLOSE_MS   1000 /* at the end, for all together */
-#define ASK_MS     100  /* between questions whether to end */
-#define LEFT_S     0.5  /* for replies that are on their way then */
-#define LATE_MOST  8    /* first replies until one has time to start in again */
+#define ASK_MS     100 /* between looks whether to end, and whether a process did */
+#define LEFT_S     0.5 /* for replies that are on their way then */
+#define LATE_MOST  8   /* first replies until one has time to start in again */
 
 /* A call's state. */
 struct work {
@@ -30,6 +30,7 @@ struct work {
     struct pollfd *fd; /* (2 pool->n) */
     int *of;           /* (2 pool->n) whose each is */
     double ends;       /* when no reply is waited for any more; 0: not known */
+    double look;       /* when processes are looked at next */
 };
 
 static void done (struct work *w, struct slot *s, float reward)
@@ -69,15 +70,19 @@ static train_status_t start (struct pool *p, struct slot *s, train_error_t *err)
     return status;
 }
 
-/* Between samples it has nothing to say, so it ended or is out of step. */
+/* Between samples it has nothing to say, so it ended or is out of step; what held its
+ * pipe when it failed goes with it. */
 static void look_at_idle (struct work *w, struct slot *s)
 {
     struct pollfd fd = {.fd = s->proc.out, .events = POLLIN};
     char byte;
 
-    if (s->proc.pid == 0 || poll (&fd, 1, 0) <= 0)
+    if (s->proc.pid == 0)
         return;
-    if (read (s->proc.out, &byte, 1) > 0)
+    if (poll (&fd, 1, 0) <= 0) {
+        if (proc_failed (&s->proc))
+            fault (w, s, &w->report->crashes, "");
+    } else if (read (s->proc.out, &byte, 1) > 0)
         fault (w, s, &w->report->garbage, "wrote a line that nobody asked for");
     else
         fault (w, s, &w->report->crashes, "");
@@ -181,8 +186,11 @@ static train_status_t take_some (struct work *w, struct slot *s,
 /* Whom to listen to, and until when. */
 static int gather (struct work *w, double *ret_until)
 {
+    bool look = clock_s () >= w->look;
     int n = 0;
 
+    if (look)
+        w->look = clock_s () + ASK_MS / 1000.0;
     *ret_until = INFINITY;
     for (int i = 0; i < w->pool->n; i++) {
         struct slot *s = &w->pool->slot[i];
@@ -195,7 +203,8 @@ static int gather (struct work *w, double *ret_until)
             w->of[n] = i;
             w->fd[n++] = (struct pollfd){.fd = s->proc.in, .events = POLLOUT};
         }
-        *ret_until = fmin (*ret_until, s->deadline);
+        s->failed = look && proc_failed (&s->proc);
+        *ret_until = s->failed ? 0 : fmin (*ret_until, s->deadline);
     }
     return n;
 }
@@ -218,24 +227,33 @@ static void check_deadlines (struct work *w)
     }
 }
 
+/* Its children may hold the pipe of one that failed: no end of it is seen. */
+static void look_at_silent (struct work *w, struct slot *s, bool reads)
+{
+    if (reads && s->failed)
+        fault (w, s, &w->report->crashes, "");
+}
+
 static train_status_t wait_for_some (struct work *w, train_error_t *err)
 {
-    double until, ms, most = w->pool->ends ? ASK_MS : 60000;
-    int n = gather (w, &until);
+    double until, ms;
+    int n = gather (w, &until), rc;
 
     if (n == 0) /* none could be started */
         return TRAIN_OK;
     ms = ceil ((until - clock_s ()) * 1000);
-    if (poll (w->fd, (nfds_t)n, ms > 0 ? (int)fmin (ms, most) : 0) < 0
-        && errno != EINTR)
+    rc = poll (w->fd, (nfds_t)n, ms > 0 ? (int)fmin (ms, ASK_MS) : 0);
+    if (rc < 0 && errno != EINTR)
         return err_set (err, TRAIN_EIO, "poll: %s", strerror (errno));
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n && rc >= 0; i++) {
         struct slot *s = &w->pool->slot[w->of[i]];
 
         /* a fault of its first descriptor may have ended the second */
-        if (w->fd[i].revents == 0 || s->sample < 0)
+        if (s->sample < 0)
             continue;
-        if (w->fd[i].events == POLLOUT)
+        if (w->fd[i].revents == 0)
+            look_at_silent (w, s, w->fd[i].events == POLLIN);
+        else if (w->fd[i].events == POLLOUT)
             send_some (w, s);
         else
             TRY (take_some (w, s, err));

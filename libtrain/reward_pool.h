@@ -23,6 +23,7 @@ struct slot {
     double deadline; /* CLOCK_MONOTONIC, seconds */
     double limit;    /* and so many before it, it was asked */
     bool proven;     /* has replied once */
+    bool failed;     /* its process did, and what it left to read is there */
 };
 
 struct pool {

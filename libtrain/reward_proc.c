@@ -255,6 +255,14 @@ static void say_how (const siginfo_t *info, char *how, size_t size)
         snprintf (how, size, "was killed by signal %d", info->si_status);
 }
 
+bool proc_failed (const struct proc *proc)
+{
+    siginfo_t info;
+
+    return proc->pid > 0 && ended (proc->pid, 0, &info) && info.si_pid != 0
+           && (info.si_code != CLD_EXITED || info.si_status != 0);
+}
+
 void proc_stop (struct proc *proc, int grace_ms, char *how, size_t size)
 {
     siginfo_t info;

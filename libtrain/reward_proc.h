@@ -7,6 +7,7 @@
 #ifndef TRAIN_REWARD_PROC_H
 #define TRAIN_REWARD_PROC_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -27,6 +28,10 @@ train_status_t proc_start (struct proc *proc, char *const *argv,
 /* proc_look - is [name] there, and may it be executed? As proc_start would find it,
  * with its errors; nothing is started, so an interpreter may still be missing. */
 train_status_t proc_look (const char *name, train_error_t *err);
+
+/* proc_failed - did it end by a signal or with another status than 0? Its output may
+ * be held by others of its group. Nothing is waited for. */
+bool proc_failed (const struct proc *proc);
 
 /* proc_stop - kill its group, wait for it, close the pipes.
  *   how   (size) written: "exited with status 1", "was killed by signal 9", or

@@ -18,7 +18,9 @@
  * number or null, which is NaN. A reply must be flushed. Several processes share
  * the samples. One that ends, says something else (1 MiB without an end of line
  * among that) or keeps its time limit waiting costs the one sample that it has,
- * is killed, and another is started. At the end stdin closes; what does not end
+ * is killed, and another is started. One that fails has ended even where a child holds
+ * its output; one that ends with status 0 may have left its work to a child. At the
+ * end stdin closes; what does not end
  * within a second is killed. They die with the thread that called open or score
  * when they were started. stderr is the caller's; PYTHONUNBUFFERED=1 is set
  * unless it is.

@@ -67,6 +67,14 @@ static void misbehave (const char *what, json_int_t id)
     } else if (strcmp (what, "close") == 0) {
         close (1);
         pause ();
+    } else if (strcmp (what, "held") == 0) { /* by a child: both pipes */
+        while (fork () == 0)
+            pause ();
+        exit (3);
+    } else if (strcmp (what, "moved") == 0) { /* a child goes on */
+        if (fork () != 0)
+            _exit (0);
+        reply (id, 8);
     } else if (strcmp (what, "last") == 0) { /* a good reply, then gone */
         reply (id, 5);
         exit (0);

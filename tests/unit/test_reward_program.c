@@ -404,6 +404,23 @@ static void test_ends (void **state)
     expect_no_child ();
 }
 
+/* One that failed is not waited for though its child holds the pipes; one that ended
+ * well may have left its work to a child. */
+static void test_child (void **state)
+{
+    train_reward_t *r = open_program (SELF " ok", 1, 20000);
+    static const char *const what[] = {"held", "bb", "moved", "ccc"};
+    double begin = now ();
+    float ret[4];
+
+    (void)state;
+    score (r, what, 4, ret);
+    assert_true (isnan (ret[0]) && ret[1] == 2 && ret[2] == 8 && ret[3] == 3);
+    assert_true (now () - begin < 15);
+    assert_non_null (strstr (train_reward_fault (r), "exited with status 3"));
+    train_reward_close (r);
+}
+
 /* A program that always fails ends the call after so many, and soon. */
 static void test_bound (void **state)
 {
@@ -573,6 +590,7 @@ int main (int argc, char **argv)
         cmocka_unit_test (test_descriptors_listed),
         cmocka_unit_test (test_dies_with_parent),
         cmocka_unit_test (test_words),
+        cmocka_unit_test (test_child),
     };
 
     return argc > 1 ? program (argc, argv)
