@@ -269,7 +269,8 @@ static train_status_t open_tokenizer (struct job *j, const char *dir, int vocab,
     return take_stops (j, err);
 }
 
-/* How the model sees a prompt: as it is, unless a template is asked for. */
+/* How the model sees a prompt: as it is, unless a template is asked for. Of bytes a
+ * template has its text, and take_ends the end. */
 static train_status_t open_chat (struct job *j, const char *dir,
                                  train_error_t *err)
 {
@@ -278,7 +279,8 @@ static train_status_t open_chat (struct job *j, const char *dir,
     if (j->template)
         TRY (chat_find (&j->chat, j->template, dir, err));
     end = j->template ? chat_end (&j->chat) : NULL;
-    if (end && train_tokenizer_id (j->tokenizer, end) < 0)
+    if (end && train_tokenizer_id (j->tokenizer, end) < 0
+        && train_tokenizer_hash (j->tokenizer) != 0)
         return err_set (err, TRAIN_EINVAL,
                         "--template %s ends texts with '%s', which is no token "
                         "of the tokenizer",

@@ -77,6 +77,12 @@ ok "behind a system message" same_ids $'<|im_start|>system\nxyz<|im_end|>\n<|im_
     --template chatml --system xyz "$tmp/ckpt" abc
 ok "which is another text" test "$(cat "$tmp/want")" != "$(cat "$tmp/bare")"
 ok "a template that the tokenizer does not know" refused 2 "llama3 ends texts with '<.eot_id.>', which is no token" "${c[@]}" --template llama3 "$tmp/ckpt" abc
+of_bytes ()
+{
+    local c=(--json --max 40 --temperature 3 --top-k 3 --ignore-eos --tokenizer bytes)
+    same_ids $'<|im_start|>user\nabc<|im_end|>\n<|im_start|>assistant\n' --template chatml "$tmp/ckpt" abc
+}
+ok "nor need bytes know it, whose end is their own" of_bytes
 ok "a system message without one" refused 2 "system needs a --template" "${c[@]}" --system xyz "$tmp/ckpt" abc
 ok "a model of tokens" run "$tmp/g.ini" run.steps=2 model.vocab=600 checkpoint.dir="$tmp/many"
 ok "is not asked in bytes" refused 2 "many/step-00000002 has no tokenizer.json, and its vocabulary of 600 is not that of bytes; --tokenizer" "$tmp/many" abc
