@@ -56,6 +56,32 @@ train_status_t st_pread (const struct st_part *part, void *to, size_t n,
     return TRAIN_OK;
 }
 
+/* Maps lie in any order: the first file's is not always the lowest. */
+const struct st_part *st_part_of (const train_safetensors_t *file,
+                                  const train_st_entry_t *e)
+{
+    const struct st_part *part = file->parts;
+    uintptr_t at = (uintptr_t)e->data;
+
+    for (; part < file->parts + file->n_parts - 1; part++) {
+        uintptr_t map = (uintptr_t)part->map;
+
+        if (at >= map && at - map < part->map_bytes)
+            break;
+    }
+    return part;
+}
+
+train_status_t st_read (const train_safetensors_t *file,
+                        const train_st_entry_t *e, uint64_t from, void *to,
+                        size_t n, train_error_t *err)
+{
+    const struct st_part *part = st_part_of (file, e);
+    uint64_t at = (uint64_t)((const char *)e->data - part->map);
+
+    return st_pread (part, to, n, at + from, err);
+}
+
 /* The mapping is private and read-only: a later rename over the path leaves
  * it as it is (huggingface/safetensors PR 764). */
 static train_status_t map_file (struct st_part *part, train_error_t *err)

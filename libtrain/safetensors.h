@@ -54,6 +54,15 @@ train_status_t st_read_part (struct st_part *part,
 train_status_t st_pread (const struct st_part *part, void *to, size_t n,
                          uint64_t at, train_error_t *err);
 
+/* st_part_of - the file that has the bytes of [e], which are not none.
+ * st_read - [n] bytes of [e], from its byte [from] on, by the file and not by
+ * its map; TRAIN_EIO. */
+const struct st_part *st_part_of (const train_safetensors_t *file,
+                                  const train_st_entry_t *e);
+train_status_t st_read (const train_safetensors_t *file,
+                        const train_st_entry_t *e, uint64_t from, void *to,
+                        size_t n, train_error_t *err);
+
 /* st_sort_names - by_name of the entries that are there. */
 train_status_t st_sort_names (train_safetensors_t *file, train_error_t *err);
 

@@ -142,21 +142,6 @@ static int by_place (const void *a, const void *b)
     return x->at < y->at ? -1 : x->at > y->at;
 }
 
-static const struct st_part *part_of (const train_safetensors_t *file,
-                                      const train_st_entry_t *e)
-{
-    const struct st_part *part = file->parts;
-    uintptr_t at = (uintptr_t)e->data;
-
-    for (; part < file->parts + file->n_parts - 1; part++) {
-        uintptr_t map = (uintptr_t)part->map;
-
-        if (at >= map && at - map <= part->map_bytes - e->bytes)
-            break;
-    }
-    return part;
-}
-
 static train_status_t add_item (struct load *load, struct train_copy *job,
                                 const train_safetensors_t *file,
                                 const char *name, size_t i,
@@ -180,7 +165,7 @@ static train_status_t add_item (struct load *load, struct train_copy *job,
                         e->name);
     memset (it, 0, sizeof (*it));
     it->entry = e;
-    it->part = part_of (file, e);
+    it->part = st_part_of (file, e);
     it->at = (uint64_t)((const char *)e->data - it->part->map);
     if ((status = set_item (it, dst[i], err)) != TRAIN_OK
         || (status = copy_device (load->copier, dst[i], "the destination",

@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "safetensors.h"
 #include "st_file.h"
 #include "st_written.h"
 
@@ -285,6 +286,50 @@ static void test_index_rejects (void **state)
     assert_null (set);
 }
 
+/* Maps of two files, a small one below a large one: each tensor is read of its
+ * own file, also one that is larger than a file before its own. */
+static void test_place (void **state)
+{
+    struct st_part part[2] = {{0}, {0}};
+    train_safetensors_t set = {.parts = part, .n_parts = 2};
+    char *memory = malloc (5000), low[8], high[4000];
+    train_st_entry_t e[2] = {{.name = "low"}, {.name = "high"}};
+    train_error_t err = {0};
+
+    (void)state;
+    assert_non_null (memory);
+    for (int i = 0; i < 5000; i++)
+        memory[i] = (char)(i * 7 + i / 256);
+    for (int i = 0; i < 2; i++) {
+        char name[128];
+        FILE *f;
+
+        part[i].map = memory + 500 * i;
+        part[i].map_bytes = i ? 4500 : 500;
+        snprintf (name, sizeof (name), "%s/%d", dir, i);
+        assert_non_null (f = fopen (name, "w"));
+        assert_int_equal (fwrite (part[i].map, 1, part[i].map_bytes, f),
+                          part[i].map_bytes);
+        assert_int_equal (fclose (f), 0);
+        assert_true ((part[i].fd = open (name, O_RDONLY)) >= 0);
+        assert_int_equal (unlink (name), 0);
+    }
+    e[0].data = memory + 492; /* to the last byte of its file */
+    e[0].bytes = sizeof (low);
+    e[1].data = memory + 1000;
+    e[1].bytes = sizeof (high);
+    assert_ptr_equal (st_part_of (&set, &e[0]), &part[0]);
+    assert_ptr_equal (st_part_of (&set, &e[1]), &part[1]);
+    assert_int_equal (st_read (&set, &e[0], 0, low, sizeof (low), &err), 0);
+    assert_int_equal (st_read (&set, &e[1], 0, high, sizeof (high), &err), 0);
+    assert_memory_equal (low, e[0].data, sizeof (low));
+    assert_memory_equal (high, e[1].data, sizeof (high));
+    assert_int_equal (st_read (&set, &e[1], 3999, high, 2, &err), TRAIN_EIO);
+    close (part[0].fd);
+    close (part[1].fd);
+    free (memory);
+}
+
 int main (void)
 {
     const struct CMUnitTest tests[] = {
@@ -293,6 +338,7 @@ int main (void)
         cmocka_unit_test (test_stream_incomplete),
         cmocka_unit_test (test_sharded),
         cmocka_unit_test (test_index_rejects),
+        cmocka_unit_test (test_place),
     };
 
     return cmocka_run_group_tests_name ("safetensors_set", tests, make_dir,
