@@ -16,11 +16,15 @@
 #include "ckpt_place.h"
 #include "err.h"
 #include "plan/fsio.h"
+#include "safetensors.h"
+
+#define STEP ((size_t)1 << 20) /* read at a time, what a sum finds in a cache */
 
 struct train_ckpt {
     char *path;
     struct ckpt_manifest m;
     train_safetensors_t **open; /* (n_files) NULL until needed */
+    char *room;                 /* (STEP) */
 };
 
 static train_status_t path_of (const train_ckpt_t *c, size_t file, char **ret,
@@ -86,8 +90,9 @@ train_status_t train_ckpt_open (const char *path, train_ckpt_t **ret_ckpt,
         return err_set (err, TRAIN_ENOMEM, "no memory for a checkpoint");
     }
     if ((status = read_manifest (c, err)) == TRAIN_OK
-        && !(c->open = calloc (c->m.n_files + 1, sizeof (*c->open))))
-        status = err_set (err, TRAIN_ENOMEM, "no memory for a list of files");
+        && (!(c->open = calloc (c->m.n_files + 1, sizeof (*c->open)))
+            || !(c->room = malloc (STEP))))
+        status = err_set (err, TRAIN_ENOMEM, "no memory to read a checkpoint");
     if (status == TRAIN_OK)
         status = check_sizes (c, err);
     if (status == TRAIN_OK)
@@ -104,6 +109,7 @@ void train_ckpt_close (train_ckpt_t *c)
     for (size_t i = 0; c->open && i < c->m.n_files; i++)
         train_safetensors_close (c->open[i]);
     free (c->open);
+    free (c->room);
     ckpt_manifest_fini (&c->m);
     free (c->path);
     free (c);
@@ -143,12 +149,12 @@ static train_status_t open_file (train_ckpt_t *c, size_t file,
     return status;
 }
 
-/* The bytes of a stored piece, which are what was saved. */
-static train_status_t stored_data (train_ckpt_t *c, const struct ckpt_tensor *t,
-                                   size_t piece, const char **ret,
-                                   train_error_t *err)
+/* A stored piece as it stands in its file. */
+static train_status_t entry_of (train_ckpt_t *c, const struct ckpt_tensor *t,
+                                size_t piece, const train_st_entry_t **ret,
+                                train_error_t *err)
 {
-    struct ckpt_stored *s = &t->stored[piece];
+    const struct ckpt_stored *s = &t->stored[piece];
     size_t bytes = (size_t)t->range[piece].count * train_dtype_size (t->dtype);
     const train_st_entry_t *e;
 
@@ -158,12 +164,88 @@ static train_status_t stored_data (train_ckpt_t *c, const struct ckpt_tensor *t,
         return err_set (
             err, TRAIN_EFORMAT, "%s/%s has no '%s' of %zu bytes of %s", c->path,
             c->m.file[s->file].name, s->as, bytes, train_dtype_name (t->dtype));
-    if (!s->good && XXH3_64bits (e->data, bytes) != s->sum)
+    *ret = e;
+    return TRAIN_OK;
+}
+
+/* Bytes [from, from + n) of a stored piece. Not by the map: what a file system
+ * loses, or another program cuts off, is an error and no signal. */
+static train_status_t read_stored (const train_ckpt_t *c,
+                                   const struct ckpt_stored *s,
+                                   const train_st_entry_t *e, size_t from,
+                                   void *to, size_t n, train_error_t *err)
+{
+    train_status_t status = st_read (c->open[s->file], e, from, to, n, err);
+
+    if (status != TRAIN_OK)
+        err_prefix (err, status, "%s/%s: tensor '%s'", c->path,
+                    c->m.file[s->file].name, s->as);
+    return status;
+}
+
+static train_status_t sum_stored (train_ckpt_t *c, const struct ckpt_stored *s,
+                                  const train_st_entry_t *e, uint64_t *ret,
+                                  train_error_t *err)
+{
+    XXH3_state_t *sum = XXH3_createState ();
+    train_status_t status = TRAIN_OK;
+
+    if (!sum)
+        return err_set (err, TRAIN_ENOMEM, "no memory for a sum");
+    XXH3_64bits_reset (sum);
+    for (size_t at = 0; at < e->bytes && status == TRAIN_OK; at += STEP) {
+        size_t n = e->bytes - at < STEP ? e->bytes - at : STEP;
+
+        status = read_stored (c, s, e, at, c->room, n, err);
+        if (status == TRAIN_OK)
+            XXH3_64bits_update (sum, c->room, n);
+    }
+    *ret = XXH3_64bits_digest (sum);
+    XXH3_freeState (sum);
+    return status;
+}
+
+/* The bytes of a stored piece are what was saved. */
+static train_status_t check_stored (train_ckpt_t *c,
+                                    const struct ckpt_tensor *t, size_t piece,
+                                    train_error_t *err)
+{
+    struct ckpt_stored *s = &t->stored[piece];
+    const train_st_entry_t *e = NULL;
+    uint64_t sum = 0;
+
+    TRY (entry_of (c, t, piece, &e, err));
+    if (s->good)
+        return TRAIN_OK;
+    TRY (sum_stored (c, s, e, &sum, err));
+    if (sum != s->sum)
         return err_set (err, TRAIN_ECORRUPT,
                         "%s/%s: tensor '%s' does not match its checksum",
                         c->path, c->m.file[s->file].name, s->as);
     s->good = true;
-    *ret = e->data;
+    return TRAIN_OK;
+}
+
+/* Bytes [from, from + n) of a stored piece to byte [to] of [p]; of a GPU by way
+ * of the room, which is free again once they are there. */
+static train_status_t copy_stored (train_ckpt_t *c, const struct ckpt_tensor *t,
+                                   size_t piece, size_t from, size_t n,
+                                   const train_ckpt_piece_t *p, size_t to,
+                                   train_error_t *err)
+{
+    const struct ckpt_stored *s = &t->stored[piece];
+    const train_st_entry_t *e = NULL;
+
+    TRY (entry_of (c, t, piece, &e, err));
+    if (!ckpt_is_gpu (p))
+        return read_stored (c, s, e, from, (char *)p->data + to, n, err);
+    for (size_t at = 0; at < n; at += STEP) {
+        size_t k = n - at < STEP ? n - at : STEP;
+
+        TRY (read_stored (c, s, e, from + at, c->room, k, err));
+        TRY (ckpt_store (p, to + at, c->room, k, err));
+        TRY (ckpt_settle (p, 1, err));
+    }
     return TRAIN_OK;
 }
 
@@ -201,18 +283,18 @@ static train_status_t one_piece (train_ckpt_t *c, const train_ckpt_piece_t *p,
     size_t n, size = train_dtype_size (p->dtype);
 
     TRY (find_tensor (c, p, &t, err));
+    if (p->count > 0 && !copy) /* its device is one that can be written */
+        TRY (ckpt_store (p, 0, c->room, 0, err));
     if (!(part = calloc (t->n + 1, sizeof (*part))))
         return err_set (err, TRAIN_ENOMEM, "no memory for a plan");
     n = ckpt_ranges_plan (t->range, t->n,
                           (struct ckpt_range){p->first, p->count}, part);
     for (size_t i = 0; i < n && status == TRAIN_OK; i++) {
-        const char *data = NULL;
-
-        status = stored_data (c, t, part[i].piece, &data, err);
-        if (copy && status == TRAIN_OK)
-            status = ckpt_store (p, (size_t)part[i].to * size,
-                                 data + (size_t)part[i].from * size,
-                                 (size_t)part[i].count * size, err);
+        status = copy ? copy_stored (c, t, part[i].piece,
+                                     (size_t)part[i].from * size,
+                                     (size_t)part[i].count * size, p,
+                                     (size_t)part[i].to * size, err)
+                      : check_stored (c, t, part[i].piece, err);
     }
     free (part);
     return status;
@@ -235,7 +317,6 @@ train_status_t train_ckpt_read (train_ckpt_t *c,
 train_status_t train_ckpt_verify (train_ckpt_t *c, train_error_t *err)
 {
     train_status_t status = TRAIN_OK;
-    const char *data;
 
     if (!c)
         return err_set (err, TRAIN_EINVAL, "checkpoint: it is missing");
@@ -248,7 +329,7 @@ train_status_t train_ckpt_verify (train_ckpt_t *c, train_error_t *err)
     }
     for (size_t i = 0; i < c->m.n_tensors && status == TRAIN_OK; i++)
         for (size_t k = 0; k < c->m.tensor[i].n && status == TRAIN_OK; k++)
-            status = stored_data (c, &c->m.tensor[i], k, &data, err);
+            status = check_stored (c, &c->m.tensor[i], k, err);
     return status;
 }
 
