@@ -153,12 +153,14 @@ train_status_t ckpt_manifest_add_piece (json_t *root,
 {
     json_t *shape = json_array (), *pieces = NULL, *piece;
     char text[17];
-    train_status_t status;
+    train_status_t status = TRAIN_OK;
 
     for (int i = 0; i < p->ndim; i++)
-        json_array_append_new (shape, json_integer (p->shape[i]));
-    status = tensor_of (root, p->name, train_dtype_name (p->dtype), shape,
-                        &pieces, err);
+        if (json_array_append_new (shape, json_integer (p->shape[i])) < 0)
+            status = no_memory (err);
+    if (status == TRAIN_OK)
+        status = tensor_of (root, p->name, train_dtype_name (p->dtype), shape,
+                            &pieces, err);
     json_decref (shape);
     if (status != TRAIN_OK)
         return status;

@@ -268,9 +268,13 @@ static char *config_text (const train_lora_t *o, const char *base)
     char *text = NULL;
 
     for (int k = 0; k < TRAIN_LORA_N; k++)
-        if (o->targets & 1 << k)
-            json_array_append_new (targets,
-                                   json_string (train_lora_target (k)));
+        if ((o->targets & 1 << k)
+            && json_array_append_new (targets,
+                                      json_string (train_lora_target (k)))
+                   < 0) {
+            json_decref (targets);
+            return NULL;
+        }
     root = json_pack ("{s:s, s:s, s:s?, s:i, s:f, s:f, s:s, s:b, s:b, s:b, s:b,"
                       " s:b, s:o}",
                       "peft_type", "LORA", "task_type", "CAUSAL_LM",

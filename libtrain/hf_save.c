@@ -174,18 +174,18 @@ static train_status_t retype (char **text, size_t *n, const char *type,
 {
     static const char *const keys[] = {"dtype", "torch_dtype"};
     json_t *root = json_loadb (*text, *n, JSON_REJECT_DUPLICATES, NULL);
-    bool changed = false;
+    bool changed = false, good = true;
     char *again;
 
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < 2 && good; i++) {
         const char *old = json_string_value (hf_get (root, keys[i]));
 
         if (!old || strcmp (old, type) == 0)
             continue;
-        json_object_set_new (root, keys[i], json_string (type));
+        good = json_object_set_new (root, keys[i], json_string (type)) == 0;
         changed = true;
     }
-    again = changed ? json_dumps (root, JSON_INDENT (2)) : NULL;
+    again = changed && good ? json_dumps (root, JSON_INDENT (2)) : NULL;
     json_decref (root);
     if (changed && !again)
         return err_set (err, TRAIN_ENOMEM, "no memory for config.json");

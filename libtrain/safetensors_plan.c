@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "err.h"
+#include "tokenizer_impl.h"
 
 static int by_size_then_name (const void *a, const void *b)
 {
@@ -54,35 +55,48 @@ train_status_t st_entry_bytes (const train_st_entry_t *e, size_t *ret_bytes,
     return TRAIN_OK;
 }
 
+static train_status_t no_memory (train_error_t *err)
+{
+    return err_set (err, TRAIN_ENOMEM, "no memory for the header");
+}
+
+static bool is_text (const char *text)
+{
+    return text && utf8_valid (text, strlen (text)) == strlen (text);
+}
+
 static train_status_t add_meta (json_t *root, const train_st_meta_t *meta,
                                 size_t n, train_error_t *err)
 {
     json_t *object = json_object ();
 
     if (json_object_set_new (root, ST_META_KEY, object) < 0)
-        return err_set (err, TRAIN_ENOMEM, "no memory for the header");
+        return no_memory (err);
     for (size_t i = 0; i < n; i++) {
-        json_t *value = NULL;
+        const char *key = meta[i].key;
 
-        if (meta[i].key && json_object_get (object, meta[i].key))
-            return err_set (err, TRAIN_EINVAL, "metadata key '%s' twice",
-                            meta[i].key);
-        if (meta[i].key && meta[i].value)
-            value = json_string (meta[i].value);
-        if (!value || json_object_set_new (object, meta[i].key, value) < 0)
+        if (!is_text (key) || !is_text (meta[i].value))
             return err_set (err, TRAIN_EINVAL,
                             "metadata '%s': key and value must be UTF-8",
-                            meta[i].key ? meta[i].key : "(null)");
+                            key ? key : "(null)");
+        if (json_object_get (object, key))
+            return err_set (err, TRAIN_EINVAL, "metadata key '%s' twice", key);
+        if (json_object_set_new (object, key, json_string (meta[i].value)) < 0)
+            return no_memory (err);
     }
     return TRAIN_OK;
 }
 
+/* NULL: no memory. */
 static json_t *entry_json (const train_st_entry_t *e, size_t begin, size_t end)
 {
     json_t *shape = json_array ();
 
     for (int i = 0; i < e->ndim; i++)
-        json_array_append_new (shape, json_integer (e->shape[i]));
+        if (json_array_append_new (shape, json_integer (e->shape[i])) < 0) {
+            json_decref (shape);
+            return NULL;
+        }
     return json_pack ("{s:s, s:o, s:[I, I]}", "dtype",
                       train_st_type_name (st_type_entry (e)), "shape", shape,
                       "data_offsets", (json_int_t)begin, (json_int_t)end);
@@ -102,9 +116,11 @@ static train_status_t add_entries (struct st_plan *plan, json_t *root,
         if (__builtin_add_overflow (at, plan->bytes[i], &end)
             || end > INT64_MAX / 8)
             return err_set (err, TRAIN_EINVAL, "the tensors are too large");
-        if (json_object_set_new (root, e->name, entry_json (e, at, end)) < 0)
+        if (!is_text (e->name))
             return err_set (err, TRAIN_EINVAL,
                             "tensor '%s': the name must be UTF-8", e->name);
+        if (json_object_set_new (root, e->name, entry_json (e, at, end)) < 0)
+            return no_memory (err);
         at = end;
     }
     return TRAIN_OK;
@@ -122,10 +138,11 @@ static train_status_t dump_header (struct st_plan *plan, const json_t *root,
                         "a header of %zu bytes is over the format's %d", padded,
                         ST_MAX_HEADER);
     if (n == 0 || !(plan->header = malloc (8 + padded)))
-        return err_set (err, TRAIN_ENOMEM, "no memory for the header");
+        return no_memory (err);
     memcpy (plan->header, &le, 8);
     memset (plan->header + 8, ' ', padded);
-    json_dumpb (root, plan->header + 8, n, JSON_COMPACT);
+    if (json_dumpb (root, plan->header + 8, n, JSON_COMPACT) != n)
+        return no_memory (err);
     plan->header_bytes = 8 + padded;
     return TRAIN_OK;
 }
@@ -171,7 +188,7 @@ train_status_t st_plan_init (struct st_plan *plan,
     if (status != TRAIN_OK)
         return status;
     if (!(root = json_object ()))
-        return err_set (err, TRAIN_ENOMEM, "no memory for the header");
+        return no_memory (err);
     if (n_meta > 0)
         status = add_meta (root, meta, n_meta, err);
     if (status == TRAIN_OK)

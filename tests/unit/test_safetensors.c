@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <endian.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -439,6 +440,56 @@ static void test_reject_number (void **state)
     expect ("a number", TRAIN_EFORMAT, "only strings");
 }
 
+static long allowed; /* allocations of jansson until one fails; -1: none does */
+
+static void *sometimes (size_t n)
+{
+    return allowed >= 0 && allowed-- == 0 ? NULL : malloc (n);
+}
+
+/* Whichever allocation of the header fails: no file, or the whole one. */
+static void test_write_no_memory (void **state)
+{
+    static const train_st_meta_t bad[] = {{"k", "\xff"}, {NULL, "v"}};
+    char good[4096], now[4096];
+    size_t n = 0;
+    long last = 0;
+
+    (void)state;
+    json_set_alloc_funcs (sometimes, free);
+    for (long i = -1; i < 0 || i == last; i++) {
+        train_error_t err = {0};
+        train_status_t status;
+        FILE *f;
+
+        allowed = i;
+        status = train_safetensors_write (path, written, 4, meta, 2, &err);
+        allowed = -1;
+        if (status != TRAIN_OK) {
+            assert_int_equal (status, TRAIN_ENOMEM);
+            assert_non_null (strstr (err.text, "no memory"));
+            assert_int_equal (access (path, F_OK), -1);
+            last++;
+            continue;
+        }
+        assert_non_null (f = fopen (path, "r"));
+        if (i < 0)
+            n = fread (good, 1, sizeof (good), f);
+        else
+            assert_int_equal (fread (now, 1, sizeof (now), f), n);
+        fclose (f);
+        assert_int_equal (unlink (path), 0);
+        if (i >= 0)
+            assert_memory_equal (now, good, n);
+    }
+    json_set_alloc_funcs (malloc, free);
+    assert_true (last > 50); /* it has failed at so many places */
+    for (int i = 0; i < 2; i++)
+        assert_int_equal (
+            train_safetensors_write (path, written, 4, &bad[i], 1, NULL),
+            TRAIN_EINVAL);
+}
+
 int main (void)
 {
     const struct CMUnitTest tests[] = {
@@ -460,6 +511,7 @@ int main (void)
         {.name = "huggingface/safetensors#764: written over its own source",
          .test_func = test_write_over_own_source},
         cmocka_unit_test (test_write_fails_late),
+        cmocka_unit_test (test_write_no_memory),
     };
 
     return cmocka_run_group_tests_name ("safetensors", tests, make_dir,
