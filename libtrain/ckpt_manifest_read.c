@@ -12,6 +12,7 @@
 
 #include "ckpt_manifest.h"
 #include "err.h"
+#include "json_why.h"
 
 static train_status_t want_text (const json_t *in, const char *key,
                                  const char **ret, train_error_t *err)
@@ -324,6 +325,8 @@ train_status_t ckpt_manifest_parse (const char *text, size_t n,
     train_status_t status;
 
     own.root = json_loadb (text, n, JSON_REJECT_DUPLICATES, &e);
+    if (!own.root && json_no_memory (&e))
+        return err_set (err, TRAIN_ENOMEM, "no memory for a manifest");
     if (!json_is_object (own.root)) {
         json_decref (own.root);
         return err_set (err, TRAIN_EFORMAT, "no JSON object: %s in line %d",

@@ -14,6 +14,7 @@
 #include "decoder_impl.h"
 #include "err.h"
 #include "hf_impl.h"
+#include "json_why.h"
 #include "opts.h"
 
 #include "plan/fsio.h"
@@ -248,6 +249,8 @@ train_status_t hf_parse (const char *text, size_t n,
     json_t *root = json_loadb (text, n, JSON_REJECT_DUPLICATES, &why);
     train_status_t status;
 
+    if (!root && json_no_memory (&why))
+        return err_set (err, TRAIN_ENOMEM, "no memory for a model's settings");
     if (!root)
         return err_set (err, TRAIN_EFORMAT, "line %d: %s", why.line, why.text);
     status = describe (root, &m, err);

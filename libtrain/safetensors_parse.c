@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "err.h"
+#include "json_why.h"
 
 /* An entry on its way, with its range in the data. */
 struct item {
@@ -219,7 +220,7 @@ static train_status_t load (const char *header, size_t n, json_t **ret_root,
         return err_set (err, TRAIN_EFORMAT,
                         "the header does not begin with '{'");
     root = json_loadb (header, n, JSON_REJECT_DUPLICATES, &why);
-    if (!root && json_error_code (&why) == json_error_out_of_memory)
+    if (!root && json_no_memory (&why))
         return err_set (err, TRAIN_ENOMEM,
                         "no memory for a header of %zu bytes", n);
     if (!root)

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "err.h"
+#include "json_why.h"
 
 #define INDEX_END ".safetensors.index.json"
 
@@ -75,6 +76,8 @@ static train_status_t read_map (const char *path, json_t **ret_root,
         return status;
     root = json_loadb (text, n, JSON_REJECT_DUPLICATES, &why);
     free (text);
+    if (!root && json_no_memory (&why))
+        return err_set (err, TRAIN_ENOMEM, "no memory for the index");
     if (!root)
         return err_set (err, TRAIN_EFORMAT, "byte %d: %s", why.position,
                         why.text);

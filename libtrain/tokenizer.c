@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include "err.h"
+#include "json_why.h"
 #include "tokenizer_impl.h"
 
 #include "plan/fsio.h"
@@ -84,6 +85,8 @@ train_status_t train_tokenizer_parse (const char *json, size_t size,
                         "tokenizer: json or ret_tokenizer is missing");
     root =
         json_loadb (json, size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
+    if (!root && json_no_memory (&why))
+        return err_set (err, TRAIN_ENOMEM, "no memory for a tokenizer");
     if (!root)
         return err_set (err, TRAIN_EFORMAT, "line %d: %s", why.line, why.text);
     if (!(t = calloc (1, sizeof (*t)))) {

@@ -341,6 +341,39 @@ static void test_shortened (void **state)
     train_ckpt_close (c);
 }
 
+static bool lacking; /* the next allocation of jansson fails */
+
+static void *sometimes (size_t n)
+{
+    bool now = lacking;
+
+    lacking = false;
+    return now ? NULL : malloc (n);
+}
+
+/* A manifest that memory lacks for is not a damaged one, that an older checkpoint
+ * would stand in for. */
+static void test_no_memory (void **state)
+{
+    static struct model m;
+    train_error_t passed = {0}, err = {0};
+    char *path = NULL;
+
+    (void)state;
+    fill (&m, 2);
+    save_well ("memory", 1, &m, 1, FLAT);
+    save_well ("memory", 2, &m, 1, FLAT);
+    json_set_alloc_funcs (sometimes, free);
+    lacking = true;
+    assert_int_equal (train_ckpt_find_good ("memory", &path, &passed, &err),
+                      TRAIN_ENOMEM);
+    json_set_alloc_funcs (malloc, free);
+    assert_non_null (strstr (err.text, "memory/step-00000002"));
+    assert_int_equal (train_ckpt_find_good ("memory", &path, &passed, &err), 0);
+    assert_string_equal (path, "memory/step-00000002");
+    free (path);
+}
+
 /* More than is read at a time, in ranges that begin and end anywhere. */
 static void test_large (void **state)
 {
@@ -390,6 +423,7 @@ int main (void)
         cmocka_unit_test (test_group),
         cmocka_unit_test (test_dead_writer),
         cmocka_unit_test (test_shortened),
+        cmocka_unit_test (test_no_memory),
         cmocka_unit_test (test_large),
     };
 
