@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * ckpt_dir.c - make checkpoints appear and vanish whole
  *
- * Names that begin with ".tmp-" are nobody's: the next writer removes them. A
- * step-N folder is only ever renamed into place or away, never filled or
- * emptied where it stands. */
+ * Names that begin with ".tmp-" are nobody's: the next writer removes them, or
+ * gives back the name that one had. A step-N folder is only ever renamed into
+ * place or away, never filled or emptied where it stands. */
 #include "config.h"
 
 #include "ckpt_dir.h"
@@ -26,6 +26,7 @@
 #include "plan/fsio.h"
 
 #define TEMP     ".tmp-"
+#define OLD      TEMP "old-" /* and the name of a checkpoint that is replaced */
 #define NAME_LEN 64
 
 static void step_name (char name[NAME_LEN], const char *prefix, int64_t step)
@@ -64,6 +65,32 @@ static int sync_dir (const char *dir)
     return rc;
 }
 
+static bool exists (const char *dir, const char *name)
+{
+    char *path = fsio_join (dir, name);
+    bool yes = path && access (path, F_OK) == 0;
+
+    free (path);
+    return yes;
+}
+
+/* Is [path] a checkpoint that had its name, and whose writer ended before the
+ * new one had it? Then it has it again. */
+static bool give_back (const char *dir, const char *path, const char *name)
+{
+    char *target;
+    bool given = false;
+
+    if (strncmp (name, OLD, strlen (OLD)) != 0
+        || step_of (name + strlen (OLD)) < 0
+        || exists (dir, name + strlen (OLD)))
+        return false;
+    if ((target = fsio_join (dir, name + strlen (OLD))))
+        given = rename (path, target) == 0;
+    free (target);
+    return given;
+}
+
 /* Best effort: what stays is removed by the next writer. */
 static void sweep (const char *dir)
 {
@@ -76,7 +103,8 @@ static void sweep (const char *dir)
         if (strncmp (e->d_name, TEMP, strlen (TEMP)) != 0
             || !(path = fsio_join (dir, e->d_name)))
             continue;
-        if (fsio_remove_tree (path, NULL) != RV_OK)
+        if (!give_back (dir, path, e->d_name)
+            && fsio_remove_tree (path, NULL) != RV_OK)
             unlink (path);
         free (path);
     }
@@ -106,13 +134,15 @@ train_status_t ckpt_dir_begin (const char *dir, int64_t step, char **ret_temp,
     return TRAIN_OK;
 }
 
-/* [temp] takes the place of [target]. One that stands there changes places
- * with it, so that a whole checkpoint has the name at every moment; file
- * systems without that exchange see it go first. */
-static int move_in (const char *dir, const char *temp, const char *target)
+/* [temp] takes the place of [target], whose name is [name]. One that stands
+ * there changes places with it, so that a whole checkpoint has the name at every
+ * moment; on file systems without that exchange (NFS) it goes first, to a name
+ * that readers and the next writer know. */
+static int move_in (const char *dir, const char *temp, const char *target,
+                    const char *name)
 {
-    char *old;
-    int rc;
+    char away[NAME_LEN + sizeof (OLD)], *old;
+    int rc, why;
 
     if (rename (temp, target) == 0)
         return 0;
@@ -122,24 +152,20 @@ static int move_in (const char *dir, const char *temp, const char *target)
         fsio_remove_tree (temp, NULL);
         return 0;
     }
-    if (!(old = fsio_join (dir, TEMP "old")))
+    snprintf (away, sizeof (away), OLD "%s", name);
+    if (!(old = fsio_join (dir, away)))
         return -1;
-    rc = rename (target, old);
-    if (rc == 0)
+    if ((rc = rename (target, old)) == 0) {
         rc = rename (temp, target);
-    if (rc == 0)
-        fsio_remove_tree (old, NULL);
+        why = errno;
+        if (rc == 0)
+            fsio_remove_tree (old, NULL);
+        else
+            (void)rename (old, target);
+        errno = why;
+    }
     free (old);
     return rc;
-}
-
-static bool exists (const char *dir, const char *name)
-{
-    char *path = fsio_join (dir, name);
-    bool yes = path && access (path, F_OK) == 0;
-
-    free (path);
-    return yes;
 }
 
 /* Has the folder the manifest, which is written last? */
@@ -237,7 +263,7 @@ train_status_t ckpt_dir_commit (const char *dir, int64_t step, const char *temp,
     step_name (name, "", step);
     if ((status = join (dir, name, &target, err)) != TRAIN_OK)
         return status;
-    if (move_in (dir, temp, target) < 0 || sync_dir (dir) < 0)
+    if (move_in (dir, temp, target, name) < 0 || sync_dir (dir) < 0)
         status = err_set (err, TRAIN_EIO, "%s: %s", target, strerror (errno));
     else
         status = name_latest (dir, name, err);
@@ -269,6 +295,8 @@ static train_status_t list_steps (const char *dir, struct list *list,
     struct dirent *e;
     train_status_t status = TRAIN_OK;
 
+    if (!d && errno != ENOENT && errno != ENOTDIR)
+        return err_set (err, TRAIN_EIO, "%s: %s", dir, strerror (errno));
     while (d && status == TRAIN_OK && (e = readdir (d))) {
         int64_t step = step_of (e->d_name), *p;
 
@@ -307,12 +335,21 @@ static train_status_t newest (const char *dir, char **ret_path,
     return status;
 }
 
+/* Where the checkpoint [name] was put to be replaced, if it is there still. */
+static char *old_of (const char *dir, const char *name)
+{
+    char away[NAME_LEN + sizeof (OLD)];
+
+    snprintf (away, sizeof (away), OLD "%s", name);
+    return complete (dir, away) ? fsio_join (dir, away) : NULL;
+}
+
 /* The checkpoint that DIR/latest names, without that file the newest. */
 static train_status_t follow (const char *dir, char **ret_path,
                               train_error_t *err)
 {
     struct rv_error e = {0};
-    char *marker, *name, *path;
+    char *marker, *name, *path, *old = NULL;
     train_status_t status = join (dir, "latest", &marker, err);
     int code;
 
@@ -328,11 +365,13 @@ static train_status_t follow (const char *dir, char **ret_path,
     if (step_of (name) < 0)
         status = err_set (err, TRAIN_EFORMAT,
                           "%s/latest says '%s' and not step-N", dir, name);
-    else if (!exists (dir, name))
+    else if (!exists (dir, name) && !(old = old_of (dir, name)))
         status = err_set (err, TRAIN_EFORMAT,
                           "%s/latest names %s, which is "
                           "not there",
                           dir, name);
+    else if (old)
+        *ret_path = old;
     else if ((status = join (dir, name, &path, err)) == TRAIN_OK)
         *ret_path = path;
     free (name);

@@ -17,8 +17,10 @@
  * Every file is synced, then its name; the manifest after all others; the
  * folder is filled under a temporary name and renamed when it is complete;
  * `latest`, itself replaced by a rename, follows. So whenever a writer dies,
- * what has the name step-N is whole, and of one step. All ranks write into the
- * same folder: the file system is shared. One run writes a folder at a time. */
+ * what has the name step-N is whole, and of one step. One that takes the place of
+ * another of its step does so by an exchange of names; where a file system has
+ * none (NFS) the former has no name for a moment, and should the writer die then
+ * it is still found, and gets it back. All ranks write into the same folder: the file system is shared. One run writes a folder at a time. */
 #ifndef TRAIN_CKPT_PIECES_H
 #define TRAIN_CKPT_PIECES_H
 

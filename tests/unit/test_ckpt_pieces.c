@@ -311,107 +311,6 @@ static void test_dead_writer (void **state)
     assert_int_equal (access ("dead/step-00000007", F_OK), -1);
 }
 
-/* A file that loses its bytes while it is open is an error that names it, and no
- * signal; nothing is written. */
-static void test_shortened (void **state)
-{
-    static const char file[] = "shortened/step-00000001/model.safetensors";
-    static struct model m, got;
-    train_ckpt_piece_t first, second;
-    train_error_t err = {0};
-    train_ckpt_t *c;
-
-    (void)state;
-    fill (&m, 9);
-    save_well ("shortened", 1, &m, 1, FLAT);
-    c = open_latest ("shortened");
-    memset (&got, 0xee, sizeof (got));
-    first = piece (&got, 0, 0, 1, FLAT);
-    second = piece (&got, 1, 0, 1, FLAT);
-    assert_int_equal (train_ckpt_read (c, &first, 1, NULL), 0);
-    assert_int_equal (truncate (file, 0), 0);
-    assert_int_equal (train_ckpt_read (c, &second, 1, &err), TRAIN_EIO);
-    if (!strstr (err.text, file) || !strstr (err.text, "'layers.0.norm'")
-        || !strstr (err.text, "too soon"))
-        fail_msg ("%s", err.text);
-    assert_int_equal (got.data[1][0], 0xee);
-    assert_int_equal (train_ckpt_verify (c, &err), TRAIN_EIO);
-    /* what was summed before is gone as well */
-    assert_int_equal (train_ckpt_read (c, &first, 1, &err), TRAIN_EIO);
-    train_ckpt_close (c);
-}
-
-static bool lacking; /* the next allocation of jansson fails */
-
-static void *sometimes (size_t n)
-{
-    bool now = lacking;
-
-    lacking = false;
-    return now ? NULL : malloc (n);
-}
-
-/* A manifest that memory lacks for is not a damaged one, that an older checkpoint
- * would stand in for. */
-static void test_no_memory (void **state)
-{
-    static struct model m;
-    train_error_t passed = {0}, err = {0};
-    char *path = NULL;
-
-    (void)state;
-    fill (&m, 2);
-    save_well ("memory", 1, &m, 1, FLAT);
-    save_well ("memory", 2, &m, 1, FLAT);
-    json_set_alloc_funcs (sometimes, free);
-    lacking = true;
-    assert_int_equal (train_ckpt_find_good ("memory", &path, &passed, &err),
-                      TRAIN_ENOMEM);
-    json_set_alloc_funcs (malloc, free);
-    assert_non_null (strstr (err.text, "memory/step-00000002"));
-    assert_int_equal (train_ckpt_find_good ("memory", &path, &passed, &err), 0);
-    assert_string_equal (path, "memory/step-00000002");
-    free (path);
-}
-
-/* More than is read at a time, in ranges that begin and end anywhere. */
-static void test_large (void **state)
-{
-    const int64_t n = 1500001;
-    train_ckpt_options_t o = options ("large", 1);
-    train_ckpt_piece_t p = {.name = "w",
-                            .dtype = TRAIN_F32,
-                            .ndim = 1,
-                            .shape = {n},
-                            .count = n,
-                            .file = "model"};
-    float *from = malloc ((size_t)n * sizeof (*from)), *to;
-    train_ckpt_saver_t *s = NULL;
-    train_ckpt_t *c;
-
-    (void)state;
-    to = calloc ((size_t)n, sizeof (*to));
-    assert_true (from && to);
-    for (int64_t i = 0; i < n; i++)
-        from[i] = (float)i;
-    p.data = from;
-    assert_int_equal (train_ckpt_saver_create (NULL, &s, NULL), 0);
-    assert_int_equal (train_ckpt_start (s, &p, 1, &o, NULL), 0);
-    assert_int_equal (train_ckpt_wait (s, NULL), 0);
-    train_ckpt_saver_destroy (s);
-    c = open_latest ("large");
-    p.first = 7;
-    p.count = n - 12;
-    p.data = to + 7;
-    assert_int_equal (train_ckpt_read (c, &p, 1, NULL), 0);
-    assert_memory_equal (to + 7, from + 7, (size_t)p.count * sizeof (*to));
-    for (int i = 0; i < 7; i++)
-        assert_true (to[i] == 0 && to[n - 1 - i % 5] == 0);
-    train_ckpt_close (c);
-    free (from);
-    free (to);
-}
-
 int main (void)
 {
     const struct CMUnitTest tests[] = {
@@ -422,9 +321,6 @@ int main (void)
         cmocka_unit_test (test_failure_is_told),
         cmocka_unit_test (test_group),
         cmocka_unit_test (test_dead_writer),
-        cmocka_unit_test (test_shortened),
-        cmocka_unit_test (test_no_memory),
-        cmocka_unit_test (test_large),
     };
 
     return cmocka_run_group_tests_name ("ckpt_pieces", tests, set_up,
