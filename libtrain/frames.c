@@ -83,7 +83,8 @@ train_status_t train_frames_open (int fd, const train_frames_options_t *opts,
         return err_set (err, TRAIN_ENOMEM, "frames: no memory");
     }
     f->fd = fd;
-    f->timeout_ms = o.timeout_ms ? o.timeout_ms : DEFAULT_TIMEOUT_MS;
+    f->timeout_ms =
+        o.timeout_ms ? clock_span (o.timeout_ms) : DEFAULT_TIMEOUT_MS;
     f->max_bytes = o.max_bytes ? o.max_bytes : DEFAULT_MAX_BYTES;
     *ret_frames = f;
     return TRAIN_OK;

@@ -13,6 +13,7 @@
 #include "group_impl.h"
 #include "group_survive.h"
 #include "join.h"
+#include "sock.h"
 
 static void copy_name (char *to, const char *name)
 {
@@ -55,6 +56,7 @@ static train_status_t read_options (train_group_options_t *o,
     TRY (opts_read (o, sizeof (*o), opts, "group", err));
     if (o->timeout_ms < 0)
         return err_set (err, TRAIN_EINVAL, "group: negative timeout");
+    o->timeout_ms = clock_span (o->timeout_ms);
     return group_check_name (o->name, err);
 }
 

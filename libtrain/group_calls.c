@@ -68,12 +68,14 @@ static train_status_t check_shape (const train_group_t *group,
         return say_elsewhere (group, t, err);
     if ((status = train_dtype_of (t->dtype, &dtype, err)) != TRAIN_OK)
         return status;
+    for (int i = 0; i < t->ndim; i++)
+        if (t->shape[i] < 0)
+            return err_set (err, TRAIN_EINVAL,
+                            "group '%s': the tensor has a negative size",
+                            group->name);
     if (!train_tensor_is_compact (t))
         return err_set (err, TRAIN_EINVAL,
-                        "group '%s': the tensor is not compact", group->name);
-    if (train_tensor_numel (t) < 0)
-        return err_set (err, TRAIN_EINVAL,
-                        "group '%s': the tensor has a negative size",
+                        "group '%s': the tensor is not compact, or too large",
                         group->name);
     call->dtype = (int32_t)dtype;
     call->count = (uint64_t)train_tensor_numel (t);

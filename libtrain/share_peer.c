@@ -68,7 +68,8 @@ train_status_t train_peer_open (int fd, const train_peer_options_t *opts,
         return err_set (err, TRAIN_ENOMEM, "share: no memory");
     }
     p->fd = fd;
-    p->timeout_ms = o.timeout_ms ? o.timeout_ms : DEFAULT_TIMEOUT_MS;
+    p->timeout_ms =
+        o.timeout_ms ? clock_span (o.timeout_ms) : DEFAULT_TIMEOUT_MS;
     p->max_bytes = o.max_bytes ? o.max_bytes : SIZE_MAX / 2;
     p->device = o.device;
     p->log = o.log;

@@ -21,6 +21,15 @@ double clock_s (void);
 /* clock_left - milliseconds until [deadline_ms], 0..[max]; for poll. */
 int clock_left (int64_t deadline_ms, int max);
 
+/* clock_span - [ms] of a caller, but no more than a deadline may lie ahead: 68
+ * years, as much as RV_NCCL_TIMEOUT can say. */
+static inline int64_t clock_span (int64_t ms)
+{
+    const int64_t most = (int64_t)INT32_MAX * 1000;
+
+    return ms < most ? ms : most;
+}
+
 /* sock_listen - a listening socket.
  *   host       numeric address, NULL = all addresses of this node
  *   port       0 = any free; a port that another socket holds bound, but not

@@ -114,16 +114,29 @@ size_t train_tensor_bytes (const DLTensor *t)
            * t->dtype.lanes;
 }
 
+/* Sizes whose product is a number of elements, as train_tensor_view has them. */
+static bool is_sized (const DLTensor *t)
+{
+    int64_t n = 1;
+
+    for (int i = 0; i < t->ndim; i++)
+        if (t->shape[i] < 0 || __builtin_mul_overflow (n, t->shape[i], &n)
+            || n > INT64_MAX / 8)
+            return false;
+    return true;
+}
+
 bool train_tensor_is_compact (const DLTensor *t)
 {
     int64_t want = 1;
 
-    if (!t->strides)
-        return true;
-    for (int i = t->ndim - 1; i >= 0; i--) {
+    if (!is_sized (t))
+        return false;
+    for (int i = t->ndim - 1; i >= 0 && t->strides; i--) {
         if (t->shape[i] != 1 && t->strides[i] != want)
             return false;
-        want *= t->shape[i];
+        if (__builtin_mul_overflow (want, t->shape[i], &want))
+            return false;
     }
     return true;
 }

@@ -93,6 +93,14 @@ static rv_job_status_t open_named (struct rv_job *job, const char *name,
                       name);
 }
 
+/* A moment so far ahead; at most 68 years. */
+static int64_t moment (int64_t timeout_ms)
+{
+    const int64_t most = (int64_t)INT32_MAX * 1000;
+
+    return job_now_ms () + (timeout_ms < most ? timeout_ms : most);
+}
+
 /* The first that serves. A PMIx that is not there, is silent or lets nobody in
  * makes room for the next one; wrong variables must not make four single
  * tasks. */
@@ -105,7 +113,7 @@ static rv_job_status_t open_first (struct rv_job *job, int64_t timeout_ms,
     for (size_t i = 0; boot_table[i]; i++) {
         memset (&why, 0, sizeof (why));
         job->ops = boot_table[i];
-        status = job->ops->open (job, false, job_now_ms () + timeout_ms, &why);
+        status = job->ops->open (job, false, moment (timeout_ms), &why);
         if (!status)
             return status;
         if (status != RV_JOB_ENOTSUP && status != RV_JOB_ETIMEDOUT)
@@ -164,7 +172,7 @@ rv_job_status_t rv_job_init (const rv_job_options_t *opts, rv_job_t **ret_job,
     if (!(job = calloc (1, sizeof (*job))))
         return job_error (err, RV_JOB_ENOMEM, "out of memory");
     if (!(status = read_timeout (job, err)))
-        status = boot ? open_named (job, boot, job_now_ms () + timeout_ms, err)
+        status = boot ? open_named (job, boot, moment (timeout_ms), err)
                       : open_first (job, timeout_ms, err);
     if (status) {
         free (job);
@@ -270,8 +278,8 @@ static rv_job_status_t swap (struct rv_job *job, const void *blob, size_t len,
         return job_error (err, RV_JOB_EINVAL, "timeout_ms is negative");
     if (timeout_ms == 0)
         timeout_ms = job->timeout_ms;
-    status = job->ops->fence (job, job->epoch, blob, len,
-                              job_now_ms () + timeout_ms, err);
+    status =
+        job->ops->fence (job, job->epoch, blob, len, moment (timeout_ms), err);
     if (status)
         job->broken = true;
     else

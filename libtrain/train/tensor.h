@@ -58,8 +58,10 @@ train_status_t train_tensor_view (train_tensor_t *ret, void *data,
                                   const int64_t *shape, train_error_t *err);
 
 int64_t train_tensor_numel (const DLTensor *t);
-size_t train_tensor_bytes (const DLTensor *t);    /* numel * element size */
-bool train_tensor_is_compact (const DLTensor *t); /* row-major, no gaps */
+size_t train_tensor_bytes (const DLTensor *t); /* numel * element size */
+/* Row-major, without gaps; no size below 0, and no more elements than
+ * train_tensor_view takes. */
+bool train_tensor_is_compact (const DLTensor *t);
 
 #ifdef __cplusplus
 }

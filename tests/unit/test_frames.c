@@ -321,6 +321,36 @@ static pid_t child_with (int *pair, void (*run) (int fd))
     return pid;
 }
 
+static void late_end (int fd)
+{
+    const uint64_t zero = 0;
+
+    usleep (100000);
+    if (write (fd, &zero, 8) != 8)
+        _exit (1);
+}
+
+/* A deadline that nobody lives to see is one all the same. */
+static void test_patient (void **state)
+{
+    train_safetensors_t *file = NULL;
+    train_error_t err = {0};
+    train_frames_t *f;
+    int pair[2];
+    pid_t pid;
+
+    (void)state;
+    make_pair (pair);
+    pid = child_with (pair, late_end);
+    f = frames_on (pair[0], INT64_MAX);
+    if (train_frames_recv (f, &file, &err) != TRAIN_OK)
+        fail_msg ("%s", err.text);
+    assert_null (file);
+    train_frames_close (f);
+    kill (pid, SIGKILL);
+    waitpid (pid, NULL, 0);
+}
+
 static void half_a_frame (int fd)
 {
     static char buf[100000];
@@ -384,6 +414,7 @@ static void test_killed (void **state)
 int main (void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test (test_patient),
         cmocka_unit_test (test_arguments),
         cmocka_unit_test (test_round_trip),
         cmocka_unit_test (test_every_byte),

@@ -153,6 +153,13 @@ static void try_tensors (train_group_t *group)
     expect (train_all_reduce (group, &t.t, TRAIN_SUM, &err), TRAIN_EINVAL, &err,
             "not compact");
     t.t.strides = NULL;
+    t.t.shape = (int64_t[]){-2, -3};
+    expect (train_all_reduce (group, &t.t, TRAIN_SUM, &err), TRAIN_EINVAL, &err,
+            "negative size");
+    t.t.shape = (int64_t[]){INT64_C (1) << 32, INT64_C (1) << 32};
+    expect (train_all_reduce (group, &t.t, TRAIN_SUM, &err), TRAIN_EINVAL, &err,
+            "too large");
+    t.t.shape = t.shape;
     t.t.device.device_type = kDLCUDA;
     expect (train_all_reduce (group, &t.t, TRAIN_SUM, &err), TRAIN_ENOTSUP,
             &err, "this tensor is on GPU 0; backend nccl moves");

@@ -118,6 +118,18 @@ static void test_split (void **state)
     }
 }
 
+/* A deadline that nobody lives to see is one all the same. */
+static void test_patient (void **state)
+{
+    struct job job = {
+        .layout = "aabb", .body = body_split, .timeout_ms = INT64_MAX};
+
+    (void)state;
+    run_job (&job);
+    want_ok (&job);
+    free_job (&job);
+}
+
 /* Rank 1 makes another call, gives another name, or another list. */
 static void body_differ (struct job *job, int rank, train_group_t *group)
 {
@@ -203,9 +215,8 @@ static void test_break (void **state)
 int main (void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test (test_arguments),
-        cmocka_unit_test (test_split),
-        cmocka_unit_test (test_differ),
+        cmocka_unit_test (test_arguments), cmocka_unit_test (test_split),
+        cmocka_unit_test (test_patient),   cmocka_unit_test (test_differ),
         cmocka_unit_test (test_break),
     };
 
