@@ -121,12 +121,33 @@ static void join_in (struct seg *seg)
     atomic_store (&me->state, HOST_JOINED);
 }
 
+/* Reserve now: a full file system would be a SIGBUS later. In pieces, so that
+ * signals of a profiler, however often they come, let each of them end. */
+static train_status_t reserve (const struct seg *seg, train_error_t *err)
+{
+    const size_t piece = (size_t)1 << 20;
+    int rc = 0;
+
+    for (size_t at = 0; at < seg->bytes && rc == 0; at += piece) {
+        size_t n = seg->bytes - at < piece ? seg->bytes - at : piece;
+
+        do
+            rc = posix_fallocate (seg->fd, (off_t)at, (off_t)n);
+        while (rc == EINTR);
+    }
+    if (rc == 0)
+        return TRAIN_OK;
+    return err_set (err, TRAIN_EIO,
+                    "cannot have %zu bytes of " SHM_DIR
+                    ": %s; a larger " SHM_DIR " (docker: --shm-size) would do",
+                    seg->bytes, strerror (rc));
+}
+
 static train_status_t make_files (struct seg *seg, bool bell,
                                   train_error_t *err)
 {
     char path[96];
     uint64_t random;
-    int rc;
 
     if (getrandom (&random, sizeof (random), 0) != sizeof (random))
         return err_set (err, TRAIN_EIO, "getrandom: %s", strerror (errno));
@@ -137,13 +158,7 @@ static train_status_t make_files (struct seg *seg, bool bell,
     if (seg->fd < 0)
         return err_set (err, TRAIN_EIO, "cannot create %s: %s", path,
                         strerror (errno));
-    /* reserve now: a full file system would be a SIGBUS later */
-    if ((rc = posix_fallocate (seg->fd, 0, (off_t)seg->bytes)) != 0)
-        return err_set (err, TRAIN_EIO,
-                        "cannot have %zu bytes of " SHM_DIR
-                        ": %s; a larger " SHM_DIR
-                        " (docker: --shm-size) would do",
-                        seg->bytes, strerror (rc));
+    TRY (reserve (seg, err));
     if (!bell)
         return TRAIN_OK;
     file_name (seg->name, ".bell", path, sizeof (path));
