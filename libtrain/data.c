@@ -86,7 +86,7 @@ static train_status_t remember (train_data_t *d, const char *name,
     return TRAIN_OK;
 }
 
-/* One kind, and one vocabulary, in a stream. */
+/* One kind, and one vocabulary, in a stream; an empty file is of no kind. */
 static train_status_t check_kind (const train_data_t *d, const char *name,
                                   bool tokens, train_error_t *err)
 {
@@ -114,7 +114,7 @@ static train_status_t add_tokens (train_data_t *d, const char *name,
     d->part = p;
     TRY (check_kind (d, name, true, err));
     TRY (train_tokens_open (name, &t, err));
-    d->part[d->n_parts++] = (struct part){t, d->n_tokens};
+    d->part[d->n_parts++] = (struct part){t, d->n_tokens, d->n_files - 1};
     d->n_tokens += train_tokens_count (t);
     t = d->part[0].tokens;
     if (train_tokens_vocab (t)
@@ -140,8 +140,8 @@ static bool is_tokens (int fd)
 static train_status_t add_text (train_data_t *d, int fd, const char *name,
                                 off_t size, train_error_t *err)
 {
-    TRY (check_kind (d, name, false, err));
-    return slurp (d, fd, name, size, err);
+    TRY (slurp (d, fd, name, size, err));
+    return d->n_bytes ? check_kind (d, name, false, err) : TRAIN_OK;
 }
 
 /* Read [name] unless it was read before.
@@ -258,7 +258,7 @@ static train_status_t read_ids (train_data_t *d, const train_data_options_t *o,
         return err_set (err, TRAIN_EINVAL,
                         "data: %s has tokens, which tokenizer %s cannot read; "
                         "leave the tokenizer out",
-                        d->file[0].name, o->tokenizer);
+                        d->file[d->part[0].file].name, o->tokenizer);
     return data_tokenize (d, o->tokenizer, o->end, err);
 }
 
@@ -484,8 +484,9 @@ static train_status_t no_token (const train_data_t *d, int64_t at, int32_t x,
     return err_set (err, TRAIN_ECORRUPT,
                     "%s: token %lld is %d, and its vocabulary %lld; the file "
                     "is damaged, rv-train tokenize makes it anew",
-                    d->file[part].name, (long long)(at - d->part[part].first),
-                    (int)x, (long long)train_data_vocab (d));
+                    d->file[d->part[part].file].name,
+                    (long long)(at - d->part[part].first), (int)x,
+                    (long long)train_data_vocab (d));
 }
 
 train_status_t data_check (const train_data_t *d, int64_t position,

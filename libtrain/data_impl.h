@@ -19,6 +19,7 @@ struct file {
 struct part {
     train_tokens_t *tokens;
     int64_t first;
+    size_t file; /* which one it is */
 };
 
 /* Rows of a prompt and its answer (train_data_of_prompts). */

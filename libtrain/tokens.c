@@ -79,7 +79,8 @@ static train_status_t check (train_tokens_t *t, train_error_t *err)
 
 static train_status_t map_file (train_tokens_t *t, train_error_t *err)
 {
-    int fd = open (t->name, O_RDONLY | O_CLOEXEC);
+    /* a FIFO without a writer must not hold us up */
+    int fd = open (t->name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     struct stat st;
     void *p = MAP_FAILED;
 
@@ -90,6 +91,10 @@ static train_status_t map_file (train_tokens_t *t, train_error_t *err)
             close (fd);
         return err_set (err, why == ENOENT ? TRAIN_ENOTFOUND : TRAIN_EIO,
                         "%s: %s", t->name, strerror (why));
+    }
+    if (!S_ISREG (st.st_mode)) {
+        close (fd);
+        return err_set (err, TRAIN_EIO, "%s: not a regular file", t->name);
     }
     t->map_bytes = (size_t)st.st_size;
     if (st.st_size > 0)

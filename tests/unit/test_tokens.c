@@ -6,14 +6,17 @@
 #include <stdint.h>
 #include <setjmp.h>
 #include <cmocka.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <train/data.h>
 #include <train/tokens.h>
 
+#include "data_impl.h"
 #include "plan/fsio.h"
 
 static char dir[] = "/tmp/test_tokens.XXXXXX";
@@ -192,6 +195,51 @@ static void test_as_data (void **state)
     assert_non_null (strstr (err.text, "a.bin"));
 }
 
+/* An empty file, as others leave beside those that they have written, is of no
+ * kind, wherever it stands; a damaged token is one of its own file. */
+static void test_empty_beside (void **state)
+{
+    const int32_t a[] = {10, 11, 12}, b[] = {13, 14, 15};
+    train_data_options_t o = {.size = sizeof (o), .seq = 2};
+    train_data_t *d = NULL;
+    train_error_t err = {0};
+    int32_t x[2], y[2];
+    int fd;
+
+    (void)state;
+    put ("a.bin", 100, 99, a, 3);
+    put ("b.bin", 100, 99, b, 3);
+    assert_true ((fd = open ("b.bin", O_WRONLY)) >= 0);
+    assert_int_equal (pwrite (fd, "\xff\xff", 2, 66), 2); /* its second */
+    close (fd);
+    assert_int_equal (fsio_write ("_SUCCESS", "", 0, 0600, NULL), 0);
+    for (int i = 0; i < 2; i++) {
+        o.files = i ? "a.bin, b.bin, _SUCCESS" : "_SUCCESS, a.bin, b.bin";
+        if (train_data_open (&o, &d, &err) != TRAIN_OK)
+            fail_msg ("%s", err.text);
+        assert_int_equal (train_data_n_samples (d), 2);
+        train_data_get (d, 1, x, y);
+        assert_int_equal (data_check (d, 1, x, y, &err), TRAIN_ECORRUPT);
+        assert_non_null (strstr (err.text, "b.bin: token 1 is 65535"));
+        train_data_close (d);
+    }
+}
+
+/* What is no file holds nobody up. */
+static void test_no_file (void **state)
+{
+    train_tokens_t *t = NULL;
+    train_error_t err = {0};
+
+    (void)state;
+    assert_int_equal (mkfifo ("fifo", 0600), 0);
+    alarm (10);
+    assert_int_equal (train_tokens_open ("fifo", &t, &err), TRAIN_EIO);
+    assert_non_null (strstr (err.text, "fifo"));
+    assert_int_equal (train_tokens_open (".", &t, &err), TRAIN_EIO);
+    alarm (0);
+}
+
 /* With documents an end's target does not count; without they are one. */
 static void test_documents (void **state)
 {
@@ -235,9 +283,10 @@ static void test_documents (void **state)
 int main (void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test (test_round_trip), cmocka_unit_test (test_layout),
-        cmocka_unit_test (test_refused),    cmocka_unit_test (test_as_data),
-        cmocka_unit_test (test_documents),
+        cmocka_unit_test (test_round_trip),   cmocka_unit_test (test_layout),
+        cmocka_unit_test (test_refused),      cmocka_unit_test (test_as_data),
+        cmocka_unit_test (test_documents),    cmocka_unit_test (test_no_file),
+        cmocka_unit_test (test_empty_beside),
     };
 
     return cmocka_run_group_tests_name ("tokens", tests, set_up, tear_down);
