@@ -120,10 +120,12 @@ static void cut (train_tokenizer_t *t, int l, const char *s, size_t n,
         }
         i += text_of (a)->n;
         stop = a->rstrip ? strip_right (t, s, i, n) : i;
-        if (a->lstrip && start > done)
-            start = strip_left (t, s, start, done);
+        if (a->lstrip)
+            start = start > done ? strip_left (t, s, start, done) : done;
         if (start > done)
             between (t, l, s + done, start - done, first && done == 0);
+        if (stop <= start) /* all of it is white space of the one before */
+            continue;
         tok_ids_add (&t->out, a->id);
         done = stop;
     }
