@@ -15,6 +15,8 @@
 
 #include <train/tokenizer.h>
 
+#include "tokenizer_impl.h"
+
 #define LENGTH(a) (sizeof (a) / sizeof (*(a)))
 
 static train_tokenizer_t *parse (const json_t *json)
@@ -324,6 +326,82 @@ static void test_hard (void **state)
         "golden " name, test_golden, NULL, NULL, (void *)name                  \
     }
 
+/* Tokens that take the white space beside them: one all of whose own is taken
+ * already is none (ids of Hugging Face's tokenizers 0.23.3). */
+static void test_white_space (void **state)
+{
+    static const struct {
+        const char *text;
+        size_t n;
+        int32_t ids[3];
+    } cases[] = {
+        {"       ", 1, {5}},  {"a       b", 3, {1, 5, 2}},
+        {"<s>   ", 1, {6}},   {"<s>\t", 1, {6}},
+        {"\t<s>", 2, {7, 6}}, {"a \t<s>  \t", 3, {1, 7, 6}},
+    };
+    train_tokenizer_t *t;
+    train_error_t err;
+
+    (void)state;
+    if (try (GOOD "'added_tokens':[{'id':5,'content':'   ','lstrip':true,"
+                  "'rstrip':true},{'id':6,'content':'<s>','rstrip':true},"
+                  "{'id':7,'content':'\\t','lstrip':true}]}",
+             &t, &err)
+        != TRAIN_OK)
+        fail_msg ("%s", err.text);
+    for (size_t i = 0; i < LENGTH (cases); i++) {
+        int32_t *ids;
+        size_t n;
+
+        assert_int_equal (train_tokenizer_encode (t, &ids, &n, cases[i].text,
+                                                  strlen (cases[i].text), false,
+                                                  NULL, &err),
+                          TRAIN_OK);
+        if (n != cases[i].n || memcmp (ids, cases[i].ids, n * sizeof (*ids)))
+            fail_msg ("'%s': %zu ids, the first %d", cases[i].text, n, ids[0]);
+        free (ids);
+    }
+    train_tokenizer_close (t);
+}
+
+/* The versions of Unicode that the library has: 16 for classes, 9 for normal
+ * form C. */
+static void test_unicode (void **state)
+{
+    static const struct {
+        const char *from, *to;
+    } nfc[] = {
+        {"e\xcc\x81", "\xc3\xa9"},
+        {"e\xcc\x81\xcc\xa3", "\xe1\xba\xb9\xcc\x81"},
+        /* U+1715 and U+0C3C are later, and U+11938 has no parts yet */
+        {"a\xe1\x9c\x95\xcc\xb4", "a\xe1\x9c\x95\xcc\xb4"},
+        {"\xcd\x85\xe0\xb0\xbc", "\xcd\x85\xe0\xb0\xbc"},
+        {"\xf0\x91\xa4\xb5\xf0\x91\xa4\xb0",
+         "\xf0\x91\xa4\xb5\xf0\x91\xa4\xb0"},
+    };
+    uint8_t *classes = malloc (UNICODE_CLASS_BYTES);
+
+    (void)state;
+    assert_non_null (classes);
+    unicode_classes (classes);
+    assert_int_equal (unicode_class (classes, 0x4e00), UNICODE_LETTER);
+    assert_int_equal (unicode_class (classes, 0x31350), UNICODE_LETTER);
+    assert_int_equal (unicode_class (classes, 0x2ee5d), UNICODE_LETTER);
+    assert_int_equal (unicode_class (classes, 0x116d0), UNICODE_NUMBER);
+    assert_int_equal (unicode_class (classes, 0x323b0), UNICODE_OTHER);
+    assert_int_equal (unicode_class (classes, 0x3000), UNICODE_SPACE);
+    free (classes);
+    for (size_t i = 0; i < LENGTH (nfc); i++) {
+        struct tok_buf b = {0};
+
+        unicode_nfc (&b, nfc[i].from, strlen (nfc[i].from));
+        tok_buf_add (&b, "", 1);
+        assert_false (b.failed);
+        assert_string_equal (b.p, nfc[i].to);
+        free (b.p);
+    }
+}
+
 int main (void)
 {
     const struct CMUnitTest tests[] = {
@@ -337,6 +415,8 @@ int main (void)
         cmocka_unit_test (test_lost),
         cmocka_unit_test (test_hidden),
         cmocka_unit_test (test_hard),
+        cmocka_unit_test (test_white_space),
+        cmocka_unit_test (test_unicode),
     };
 
     return cmocka_run_group_tests (tests, NULL, NULL);
