@@ -20,6 +20,8 @@
 #include <jansson.h>
 
 #include "check_impl.h"
+#include "cmd_options.h"
+#include "device.h"
 #include "libtrain/err.h"
 #include "model_dir.h"
 #include "open_data.h"
@@ -85,6 +87,14 @@ static bool *flag_of (struct check *c, const char *name)
                                              : NULL;
 }
 
+/* Would a run that begins here take a GPU? */
+static bool is_of_gpu (const struct settings *set)
+{
+    return set->device == DEVICE_CUDA
+           || (set->device == DEVICE_AUTO && !device_host_alone (set)
+               && cmd_on_gpu (-1));
+}
+
 static train_status_t read_args (struct check *c, int argc, char *const *argv,
                                  train_error_t *err)
 {
@@ -110,7 +120,7 @@ static train_status_t read_args (struct check *c, int argc, char *const *argv,
     if (c->rewards && c->set.task != TASK_GRPO)
         return err_set (err, TRAIN_EINVAL, "--rewards is of task = grpo alone");
     if (!c->device)
-        return check_device_find (c->set.device == DEVICE_CUDA ? "h200" : "cpu",
+        return check_device_find (is_of_gpu (&c->set) ? "h200" : "cpu",
                                   &c->device, err);
     return TRAIN_OK;
 }

@@ -90,27 +90,99 @@ static train_status_t open_group (const struct settings *set,
     return train_group_create (&o, ret, err);
 }
 
-train_status_t device_open (const struct settings *set, train_group_t *group,
-                            train_decoder_config_t *config, char *card,
-                            size_t size, train_group_t **ret_group,
-                            train_error_t *err)
+/* How many GPUs each rank sees; why this one sees none. */
+static train_status_t look_around (train_group_t *group, int32_t *ret_gpus,
+                                   train_error_t *ret_why, train_error_t *err)
+{
+    int64_t one[1] = {1}, many[1] = {train_group_size (group)};
+    const struct backend_ops *ops;
+    train_tensor_t mine, all;
+    int32_t gpus = 0;
+    int n = 0;
+
+    if (backend_find ("cuda", &ops, ret_why) == TRAIN_OK
+        && ops->probe (&n, ret_why) == TRAIN_OK)
+        gpus = n;
+    TRY (train_tensor_view (&mine, &gpus, TRAIN_I32, 1, one, err));
+    TRY (train_tensor_view (&all, ret_gpus, TRAIN_I32, 1, many, err));
+    return train_all_gather (group, &mine.t, &all.t, err);
+}
+
+/* auto: all ranks come to the same, from the same numbers. */
+static train_status_t choose (const struct settings *set, train_group_t *group,
+                              bool *ret_gpu, train_error_t *ret_why,
+                              train_error_t *err)
+{
+    int ranks = train_group_size (group);
+    int32_t *gpus;
+    train_status_t status;
+
+    if (set->device != DEVICE_AUTO || device_host_alone (set))
+        return device_choose (set, NULL, ranks, ret_gpu, err);
+    if (!(gpus = calloc ((size_t)ranks, sizeof (*gpus))))
+        return err_set (err, TRAIN_ENOMEM, "no memory for numbers of GPUs");
+    status = look_around (group, gpus, ret_why, err);
+    if (status == TRAIN_OK)
+        status = device_choose (set, gpus, ranks, ret_gpu, err);
+    free (gpus);
+    return status;
+}
+
+static void name_host (const struct settings *set, const train_error_t *why,
+                       char *name, size_t size)
+{
+    const char *text = device_host_alone (set), *colon;
+
+    if (!text) /* "device cuda: " is in front of what it says */
+        text = (colon = strstr (why->text, ": ")) ? colon + 2 : why->text;
+    if (set->device == DEVICE_AUTO)
+        snprintf (name, size, "cpu (auto: %s)", text);
+    else
+        snprintf (name, size, "cpu");
+}
+
+static train_status_t open_gpu (const struct settings *set,
+                                train_group_t *group,
+                                train_decoder_config_t *config, char *name,
+                                size_t size, train_group_t **ret_group,
+                                train_error_t *err)
 {
     const struct backend_ops *ops;
     train_status_t status;
-    char where[256];
     int device = 0;
 
-    if (set->device != DEVICE_CUDA)
-        return TRAIN_OK;
-    settings_where (set, "run", "device", where, sizeof (where));
-    if ((status = backend_find ("cuda", &ops, err)) != TRAIN_OK)
-        err_prefix (err, status, "%s (device = cpu would work)", where);
-    else if ((status = pick (group, ops, &device, err)) != TRAIN_OK)
-        err_prefix (err, status, "%s", where);
-    else
-        status = ops->model (device, card, size, err);
+    if ((status = backend_find ("cuda", &ops, err)) == TRAIN_OK)
+        status = pick (group, ops, &device, err);
+    if (status == TRAIN_OK)
+        status = ops->model (device, name, size, err);
     TRY (trainer_agree (group, status, err));
+    if (set->device == DEVICE_AUTO)
+        snprintf (name + strlen (name), size - strlen (name), " (auto)");
     TRY (compare (group, ops, device, err));
     config->device = (DLDevice){kDLCUDA, device};
     return open_group (set, group, device, ret_group, err);
+}
+
+train_status_t device_open (const struct settings *set, train_group_t *group,
+                            train_decoder_config_t *config, char *name,
+                            size_t size, train_group_t **ret_group,
+                            train_error_t *err)
+{
+    train_error_t why = {0};
+    train_status_t status;
+    char where[256];
+    bool gpu;
+
+    status = choose (set, group, &gpu, &why, err);
+    if (status == TRAIN_OK && !gpu) {
+        name_host (set, &why, name, size);
+        return TRAIN_OK;
+    }
+    if (status == TRAIN_OK)
+        status = open_gpu (set, group, config, name, size, ret_group, err);
+    if (status != TRAIN_EINVAL && status != TRAIN_ENOTSUP)
+        return status;
+    settings_where (set, "run", "device", where, sizeof (where));
+    return err_prefix (err, status, "%s%s (device = cpu would work)", where,
+                       set->device == DEVICE_AUTO ? ": auto found a GPU" : "");
 }

@@ -206,8 +206,8 @@ static train_status_t open_model (struct grpo *g, train_error_t *err)
 
     TRY (run_describe (r, err));
     take_ends (g);
-    TRY (device_open (r->set, r->group, &r->config, r->card, sizeof (r->card),
-                      &r->gpus, err));
+    TRY (device_open (r->set, r->group, &r->config, r->device,
+                      sizeof (r->device), &r->gpus, err));
     status = grpo_rows_fit (g->rows, g->held, &r->config, r->model_dir,
                             r->first, err);
     if (status == TRAIN_OK)
@@ -291,8 +291,7 @@ static void say_start (const struct grpo *g)
         return;
     printf ("rv-train " PACKAGE_VERSION ": %d rank%s (%s), device %s\n", ranks,
             ranks == 1 ? "" : "s",
-            train_group_backend (r->gpus ? r->gpus : r->group),
-            *r->card ? r->card : "cpu");
+            train_group_backend (r->gpus ? r->gpus : r->group), r->device);
     printf ("model: %zu parameters, %d layers of %d, %d heads\n",
             train_decoder_numel (r->decoder), c->layers, c->dim, c->heads);
     run_say_shard (r);

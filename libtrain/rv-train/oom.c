@@ -81,8 +81,23 @@ static bool keeps_rounded (const struct settings *set)
            && !set->offload_weights && !set->stochastic_rounding;
 }
 
+static void add_offload (struct text *t, const struct settings *set)
+{
+    /* Of no host: auto would not say which is meant. */
+    const char *cuda = set->device == DEVICE_AUTO ? "run.device=cuda " : "";
+
+    if (!set->offload)
+        ADD (t, "  %s%sshard.offload=on: moments and masters in host memory\n",
+             cuda, set->round_late ? "shard.round_late=off " : "");
+    if (!set->offload_weights && !set->round_late)
+        ADD (t,
+             "  %sshard.strategy=full shard.offload_weights=on: a rank's part "
+             "of the weights in host memory\n",
+             cuda);
+}
+
 static void add_hints (struct text *t, const struct settings *set, int world,
-                       const train_trainer_options_t *o)
+                       const train_trainer_options_t *o, bool gpu)
 {
     int pass = mem_pass (o, world);
 
@@ -107,14 +122,10 @@ static void add_hints (struct text *t, const struct settings *set, int world,
              "  shard.strategy=full: weights, gradients and moments shared "
              "by %d ranks\n",
              world);
-    if (set->device == DEVICE_CUDA && !set->offload)
-        ADD (t, "  %sshard.offload=on: moments and masters in host memory\n",
-             set->round_late ? "shard.round_late=off " : "");
+    if (gpu)
+        add_offload (t, set);
     if (keeps_rounded (set))
         ADD (t, "  shard.round_late=on: no rounded weights beside masters\n");
-    if (set->device == DEVICE_CUDA && !set->offload_weights && !set->round_late)
-        ADD (t, "  shard.strategy=full shard.offload_weights=on: a rank's part "
-                "of the weights in host memory\n");
     if (set->task == TASK_GRPO && set->strategy == TRAIN_FULL_SHARD
         && set->grpo.gather != TRAIN_GRPO_GATHER_UNIT)
         ADD (t, "  grpo.gather=unit: completions are written without the whole "
@@ -159,6 +170,6 @@ void oom_say (const struct settings *set, const train_decoder_config_t *model,
         != TRAIN_OK)
         return;
     add_table (&t, set, seq, rows, n);
-    add_hints (&t, set, world, &options);
+    add_hints (&t, set, world, &options, model->device.device_type == kDLCUDA);
     fputs (t.data, stderr);
 }

@@ -112,8 +112,8 @@ static train_status_t open_model (struct run *r, train_error_t *err)
     bool bare = options.strategy == TRAIN_SHARD_GRAD_OP
                 || options.strategy == TRAIN_FULL_SHARD;
 
-    TRY (device_open (r->set, r->group, &r->config, r->card, sizeof (r->card),
-                      &r->gpus, err));
+    TRY (device_open (r->set, r->group, &r->config, r->device,
+                      sizeof (r->device), &r->gpus, err));
     options.device_group = r->gpus;
     TRY (bare ? train_decoder_create_bare (&r->config, &r->decoder, err)
               : train_decoder_create (&r->config, &r->decoder, err));
@@ -147,8 +147,7 @@ static void say_start (const struct run *r)
     printf ("rv-train " PACKAGE_VERSION ": %d rank%s (%s), device %s, %s\n",
             train_group_size (r->group),
             train_group_size (r->group) == 1 ? "" : "s",
-            train_group_backend (r->gpus ? r->gpus : r->group),
-            *r->card ? r->card : "cpu",
+            train_group_backend (r->gpus ? r->gpus : r->group), r->device,
             c->dtype == TRAIN_F64    ? "fp64"
             : c->dtype == TRAIN_BF16 ? "bf16"
             : c->dtype == TRAIN_F16  ? "fp16"

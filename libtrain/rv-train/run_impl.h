@@ -18,7 +18,7 @@ struct run {
     struct eval *eval;       /* NULL: none is asked for */
     struct metrics *metrics; /* rank 0's, NULL when no file is asked for */
     bool first;              /* this is rank 0 */
-    char card[256];          /* the GPU's name, "" on the host */
+    char device[256];        /* what trains, in words */
     int64_t saved;           /* step of the last checkpoint, -1 none */
     struct progress progress;
     struct slow slow;

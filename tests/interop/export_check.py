@@ -140,7 +140,7 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 with tempfile.TemporaryDirectory() as tmp:
     os.chdir(tmp)
     with open("run.ini", "w") as f:
-        f.write("[run]\nsteps = 3\n[model]\nlayers = 2\ndim = 32\nheads = 4\n"
+        f.write("[run]\ndevice = cpu\nsteps = 3\n[model]\nlayers = 2\ndim = 32\nheads = 4\n"
                 "kv_heads = 2\n[data]\nseq = 32\nbatch = 6\n[optim]\nwarmup = 1\n")
     export(1, 20000 + os.getpid() % 12000)
     export(3, 20001 + os.getpid() % 12000)

@@ -39,6 +39,11 @@ else
     ok "cuda where there is none is said" \
         grep -Eq 'run\.device=cuda \(device = cpu would work\): device cuda: ' "$tmp/why" "$tmp/out"
 fi
+# Of auto the first line says what it took, and of the host why.
+ok "trains on what auto takes" run "$tmp/a.ini" run.device=auto run.steps=2 "log.file="
+ok "and says so" grep -Eq '^rv-train [^ ]+: 1 rank \([a-z]+\), device (cpu \(auto: (libtrain was built without CUDA|no GPU is visible.*)\)|.+ \(auto\)), fp32$' "$tmp/out"
+ok "fp64 by auto" run "$tmp/a.ini" run.device=auto run.steps=2 "log.file=" precision.param=fp64
+ok "is the host's" grep -q ', device cpu (auto: fp64 is of the host), fp64$' "$tmp/out"
 ok "another seed gives other losses" run "$tmp/a.ini" run.seed=2 "log.file=$tmp/other"
 ok "seen" bash -c '! cmp -s "$0" "$1"' <(losses "$tmp/other") <(losses "$tmp/one")
 # A terminal has a live line as well, cut to its width; what stays is the same.

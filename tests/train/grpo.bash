@@ -24,6 +24,7 @@ grpo_files ()
     cat >"$1/sft.ini" <<EOF
 [run]
 task = sft
+device = cpu
 steps = 150
 [model]
 layers = 2
@@ -41,6 +42,7 @@ EOF
     cat >"$1/grpo.ini" <<EOF
 [run]
 task = grpo
+device = cpu
 steps = 80
 [data]
 files = $1/train.jsonl
@@ -62,6 +64,7 @@ EOF
     cat >"$1/small.ini" <<EOF
 [run]
 task = grpo
+device = cpu
 steps = 8
 [model]
 layers = 1

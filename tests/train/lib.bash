@@ -53,6 +53,7 @@ small ()
     shift
     cat >"$file" <<EOF
 [run]
+device = cpu
 steps = 12
 [model]
 layers = 1

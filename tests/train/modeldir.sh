@@ -160,7 +160,7 @@ ok "without it text is not read as bytes" refused 2 'tokenizer: is not set, .*wo
 ok "unless that is said" run "${w[@]}" data.tokenizer=bytes
 
 ok "sizes beside it" refused 2 'model.dim=16: follows from the folder that \[model\] dir names' "${c[@]}" model.dim=16
-ok "in the file" refused 2 'first.ini:4: \[model\] layers: follows from the folder' "$tmp/first.ini" "${rows[@]}" "model.dir=$tmp/hf"
+ok "in the file" refused 2 'first.ini:5: \[model\] layers: follows from the folder' "$tmp/first.ini" "${rows[@]}" "model.dir=$tmp/hf"
 ok "no such folder" refused 3 "model.dir=$tmp/none: $tmp/none is no folder; name one that is there: .* not fetched" "${c[@]}" "model.dir=$tmp/none"
 mkdir "$tmp/bare"
 ok "a folder without a model" refused 3 "model.dir=$tmp/bare: $tmp/bare has neither config.json, .* nor a checkpoint" "${c[@]}" "model.dir=$tmp/bare"

@@ -341,6 +341,7 @@ small "$tmp/sft.ini" '[checkpoint]' "dir = $tmp/sft" 'every = 10'
 cat >"$tmp/grpo.ini" <<EOF
 [run]
 task = grpo
+device = cpu
 steps = 30
 [model]
 dir = $tmp/sft

@@ -64,49 +64,49 @@ ok "one of a name behind a dot" refused 2 'settings: reward.x.weight=2: unknown 
 ok "an override of an unknown section" refused 2 'runn.steps=3: .*\[run\]' "$s" runn.steps=3
 ok "an override with a bad value" refused 2 "run.steps=x: .*'x'" "$s" run.steps=x
 
-# section | line | what the message says; a good file has 15 lines
+# section | line | what the message says; a good file has 16 lines
 while IFS='|' read -r section line pattern; do
     with "[$section]" "$line"
     ok "[$section] $line" refused 2 "$pattern" "$s"
 done <<'EOF'
-runs|x = 1|s.ini:16: .*\[runs\].*\[run\]
-log|evry = 5|s.ini:17: .*'evry' in \[log\]; nearest is 'every'
-log|every = often|s.ini:17: every: 'often' is not a whole number
-log|slow = 1|s.ini:17: \[log\] slow: is neither above 1 nor 0
-log|every = -1|s.ini:17: every: '-1' is not from 0
-checkpoint|keep = 0|s.ini:17: keep: '0' is not from 1
-checkpoint|every = 5|s.ini:17: \[checkpoint\] every: needs \[checkpoint\] dir
-checkpoint|resume =|s.ini:17: \[checkpoint\] resume: is not auto, off or a path
-precision|param = fp8|s.ini:17: param: 'fp8' is not one of fp32,fp64
-precision|param = fp16|s.ini:17: \[precision\] param: fp16 needs \[precision\] scaler = on
-precision|reduce = fp16|s.ini:17: \[precision\] reduce: only fp32 and bf16 are served
-precision|reduce = fp64|s.ini:17: \[precision\] reduce: only fp32 and bf16 are served
-precision|reduce = bf16|s.ini:17: \[precision\] reduce: bf16 needs \[shard\] strategy = grad_op or full
-precision|buffer = fp64|s.ini:17: \[precision\] buffer: fp64 needs param = fp64
-precision|scaler = on|s.ini:17: \[precision\] scaler: is of use with param = fp16
-precision|scaler = yes|s.ini:17: scaler: 'yes' is not on or off
-precision|stochastic_rounding = on|s.ini:17: \[precision\] stochastic_rounding: is of use with param = bf16
-shard|strategy = half|s.ini:17: strategy: 'half' is not one of no_shard,ddp
-shard|offload = on|s.ini:17: \[shard\] offload: is of a GPU's memory
-shard|round_late = on|s.ini:17: \[shard\] round_late: is of use with strategy = grad_op or full
-shard|offload_weights = on|s.ini:17: \[shard\] offload_weights: is of a GPU's memory
-shard|no_sync = on|s.ini:17: \[shard\] no_sync: is of use with strategy = grad_op or full
-model|recompute = some|s.ini:17: recompute: 'some' is not one of nothing,cheap,blocks
-shard|prefetch = 2|s.ini:17: \[shard\] prefetch: is of use with strategy = grad_op or full
-shard|wrap = layer|s.ini:17: \[shard\] wrap: is of no use with strategy = no_shard
-shard|wrap = 5k|s.ini:17: \[shard\] wrap: is neither layer nor a number
-eval|files = x|s.ini:17: \[eval\] files: needs \[eval\] every
-eval|samples = 5|s.ini:17: \[eval\] samples: needs \[eval\] every
-model|lora_alpha = 16|s.ini:17: \[model\] lora_alpha: is of use with lora_rank above 0 alone
-model|lora_targets = q_proj|s.ini:17: \[model\] lora_targets: is of use with lora_rank above 0 alone
-eval|samples = 0|s.ini:17: \[eval\] samples: 0 is all of \[eval\] files
-generate|top_k = 5|s.ini:17: \[generate\] top_k is not served yet
-grpo|group = 8|s.ini:17: .*group
-reward length|kind = length|s.ini:17: \[reward length\] kind: rewards are of task = grpo alone
-reward length|knd = length|s.ini:17: unknown key 'knd' in \[reward\]; nearest is 'kind'
-reward length|kind = size|s.ini:17: kind: 'size' is not one of exact,regex,length
-reward length|timeout = 5|s.ini:17: timeout: duration '5' has no unit
-reference|address = x|s.ini:17: unknown key .address. in .reference
+runs|x = 1|s.ini:17: .*\[runs\].*\[run\]
+log|evry = 5|s.ini:18: .*'evry' in \[log\]; nearest is 'every'
+log|every = often|s.ini:18: every: 'often' is not a whole number
+log|slow = 1|s.ini:18: \[log\] slow: is neither above 1 nor 0
+log|every = -1|s.ini:18: every: '-1' is not from 0
+checkpoint|keep = 0|s.ini:18: keep: '0' is not from 1
+checkpoint|every = 5|s.ini:18: \[checkpoint\] every: needs \[checkpoint\] dir
+checkpoint|resume =|s.ini:18: \[checkpoint\] resume: is not auto, off or a path
+precision|param = fp8|s.ini:18: param: 'fp8' is not one of fp32,fp64
+precision|param = fp16|s.ini:18: \[precision\] param: fp16 needs \[precision\] scaler = on
+precision|reduce = fp16|s.ini:18: \[precision\] reduce: only fp32 and bf16 are served
+precision|reduce = fp64|s.ini:18: \[precision\] reduce: only fp32 and bf16 are served
+precision|reduce = bf16|s.ini:18: \[precision\] reduce: bf16 needs \[shard\] strategy = grad_op or full
+precision|buffer = fp64|s.ini:18: \[precision\] buffer: fp64 needs param = fp64
+precision|scaler = on|s.ini:18: \[precision\] scaler: is of use with param = fp16
+precision|scaler = yes|s.ini:18: scaler: 'yes' is not on or off
+precision|stochastic_rounding = on|s.ini:18: \[precision\] stochastic_rounding: is of use with param = bf16
+shard|strategy = half|s.ini:18: strategy: 'half' is not one of no_shard,ddp
+shard|offload = on|s.ini:18: \[shard\] offload: is of a GPU's memory
+shard|round_late = on|s.ini:18: \[shard\] round_late: is of use with strategy = grad_op or full
+shard|offload_weights = on|s.ini:18: \[shard\] offload_weights: is of a GPU's memory
+shard|no_sync = on|s.ini:18: \[shard\] no_sync: is of use with strategy = grad_op or full
+model|recompute = some|s.ini:18: recompute: 'some' is not one of nothing,cheap,blocks
+shard|prefetch = 2|s.ini:18: \[shard\] prefetch: is of use with strategy = grad_op or full
+shard|wrap = layer|s.ini:18: \[shard\] wrap: is of no use with strategy = no_shard
+shard|wrap = 5k|s.ini:18: \[shard\] wrap: is neither layer nor a number
+eval|files = x|s.ini:18: \[eval\] files: needs \[eval\] every
+eval|samples = 5|s.ini:18: \[eval\] samples: needs \[eval\] every
+model|lora_alpha = 16|s.ini:18: \[model\] lora_alpha: is of use with lora_rank above 0 alone
+model|lora_targets = q_proj|s.ini:18: \[model\] lora_targets: is of use with lora_rank above 0 alone
+eval|samples = 0|s.ini:18: \[eval\] samples: 0 is all of \[eval\] files
+generate|top_k = 5|s.ini:18: \[generate\] top_k is not served yet
+grpo|group = 8|s.ini:18: .*group
+reward length|kind = length|s.ini:18: \[reward length\] kind: rewards are of task = grpo alone
+reward length|knd = length|s.ini:18: unknown key 'knd' in \[reward\]; nearest is 'kind'
+reward length|kind = size|s.ini:18: kind: 'size' is not one of exact,regex,length
+reward length|timeout = 5|s.ini:18: timeout: duration '5' has no unit
+reference|address = x|s.ini:18: unknown key .address. in .reference
 EOF
 
 with
@@ -117,9 +117,9 @@ while IFS='|' read -r override pattern; do
 done <<'EOF'
 run.task=grpo|run.task=grpo: grpo needs a reward
 run.steps=0|'0' is not from 1
-model.dir=x|s.ini:4: \[model\] layers: follows from the folder that \[model\] dir names
+model.dir=x|s.ini:5: \[model\] layers: follows from the folder that \[model\] dir names
 model.heads=3|model.heads=3: does not divide dim
-model.dim=6|s.ini:6: \[model\] heads: dim/heads is odd
+model.dim=6|s.ini:7: \[model\] heads: dim/heads is odd
 model.kv_heads=3|model.kv_heads=3: does not divide heads
 model.vocab=255|model.vocab=255: is below 256
 model.rope_theta=x|'x' is not a number
@@ -143,7 +143,7 @@ EOF
 ok "a missing data file" refused 3 "data.files=/none/x: /none/x: No such file" "$s" data.files=/none/x
 sed -i 's|^files = .*|files = /none/*.txt|' "$s"
 ok "a pattern that matches nothing, with its line" \
-    refused 3 "s.ini:10: \[data\] files: no file matches '/none/\*.txt'" "$s"
+    refused 3 "s.ini:11: \[data\] files: no file matches '/none/\*.txt'" "$s"
 printf '[run]\nsteps = 3\nsteps = 4\n' >"$s"
 ok "a key twice" refused 2 "s.ini:3: 'steps' stands twice" "$s"
 printf 'steps = 3\n' >"$s"
