@@ -392,7 +392,7 @@ train_status_t train_trainer_step (train_trainer_t *t, bool stop,
     t->step++;
     t->n_tokens += (int64_t)o.sums[TOKENS];
     if (t->data)
-        t->loss = o.sums[LOSS] / o.sums[TOKENS];
+        t->loss = o.sums[TOKENS] > 0 ? o.sums[LOSS] / o.sums[TOKENS] : NAN;
     if (ret_metrics)
         *ret_metrics = (train_metrics_t){
             .step = t->step,

@@ -7,6 +7,7 @@
  * makes another's again, so that all visit the units of a sharded model. */
 #include <train/watch.h>
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -165,7 +166,7 @@ static train_status_t add_up (train_trainer_t *t, const struct eval *e,
         loss += e->sums[p];
         tokens += e->sums[e->passes + p];
     }
-    ret->loss = loss / tokens;
+    ret->loss = tokens > 0 ? loss / tokens : NAN;
     ret->samples = e->samples;
     ret->tokens = (int64_t)tokens;
     return TRAIN_OK;

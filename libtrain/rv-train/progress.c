@@ -3,6 +3,7 @@
 #include "progress.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,21 +42,33 @@ static int columns (void)
                : 80;
 }
 
+const char *progress_loss (double loss, bool lost, char buf[PROGRESS_LOSS])
+{
+    if (isnan (loss)) /* whose sign means nothing */
+        snprintf (buf, PROGRESS_LOSS, "%s", lost ? "nan" : "none");
+    else
+        snprintf (buf, PROGRESS_LOSS, "%.4f", loss);
+    return buf;
+}
+
 /* What every line begins with; returns its length. */
 static int format (char *line, size_t size, const struct progress *p,
                    const train_metrics_t *m, double tok_per_s)
 {
+    char loss[PROGRESS_LOSS];
+
     return snprintf (line, size,
                      "step %" PRId64 "/%" PRId64
-                     "  loss %.4f  grad %.3g  lr %.2e  %.0f tok/s  %.0f ms",
-                     m->step, p->steps, m->loss, m->grad_norm, m->lr, tok_per_s,
-                     m->step_s * 1e3);
+                     "  loss %s  grad %.3g  lr %.2e  %.0f tok/s  %.0f ms",
+                     m->step, p->steps,
+                     progress_loss (m->loss, m->skipped, loss), m->grad_norm,
+                     m->lr, tok_per_s, m->step_s * 1e3);
 }
 
 static void stay (struct progress *p, const train_metrics_t *m,
                   const train_eval_t *eval, double tok_per_s)
 {
-    char line[256];
+    char line[256], held[PROGRESS_LOSS];
 
     progress_clear (p);
     format (line, sizeof (line), p, m, tok_per_s);
@@ -64,7 +77,8 @@ static void stay (struct progress *p, const train_metrics_t *m,
         printf ("  %sskipped: not finite%s", p->colour ? "\033[31m" : "",
                 p->colour ? "\033[0m" : "");
     if (eval)
-        printf ("  eval %.4f", eval->loss);
+        printf ("  eval %s",
+                progress_loss (eval->loss, eval->tokens > 0, held));
     putchar ('\n');
     fflush (stdout);
 }

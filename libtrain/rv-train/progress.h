@@ -9,6 +9,8 @@
 
 #include <train.h>
 
+#define PROGRESS_LOSS 32
+
 struct progress {
     int64_t steps, every; /* of the run; between lines that stay, 0 = none */
     bool live;            /* a terminal that is not TERM=dumb */
@@ -29,6 +31,10 @@ void progress_begin (struct progress *p, int64_t steps, int64_t every);
 void progress_step (struct progress *p, const train_metrics_t *m,
                     const train_eval_t *eval, double tok_per_s,
                     int64_t mem_bytes);
+
+/* progress_loss - [loss] in words: none where nothing had one (NAN), nan where it
+ * is [lost]. Returns buf. */
+const char *progress_loss (double loss, bool lost, char buf[PROGRESS_LOSS]);
 
 /* progress_clear - take the live line away, before anything else is written. */
 void progress_clear (struct progress *p);

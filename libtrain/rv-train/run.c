@@ -9,6 +9,7 @@
 #include "run_impl.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -325,6 +326,29 @@ void run_say_skip (struct run *r, const train_metrics_t *m)
     r->skipping = m->skipped;
 }
 
+/* Of a batch whose targets are all masked there is no loss: the last one stays. */
+static void note_loss (struct run *r, const train_metrics_t *m)
+{
+    bool none = isnan (m->loss) && !m->skipped;
+
+    if (!r->begun || isnan (r->loss_begin))
+        r->loss_begin = m->loss;
+    r->begun = true;
+    if (!none)
+        r->loss_end = m->loss;
+    if (!none || r->aimless)
+        return;
+    r->aimless = true;
+    if (!r->first)
+        return;
+    progress_clear (&r->progress);
+    fprintf (stderr,
+             "rv-train: step %" PRId64
+             " has no target, as all of its batch follow an end: it has no "
+             "loss, and no gradient; such steps are null in metrics\n",
+             m->step);
+}
+
 /* [eval]: NULL where the step has none. */
 static train_status_t report (struct run *r, const train_metrics_t *m,
                               const train_eval_t *eval, train_error_t *err)
@@ -333,9 +357,7 @@ static train_status_t report (struct run *r, const train_metrics_t *m,
                        / (m->step_s > 0 ? m->step_s : 1e-9);
     struct rv_error e = {0};
 
-    if (r->loss_begin == 0)
-        r->loss_begin = m->loss;
-    r->loss_end = m->loss;
+    note_loss (r, m);
     if (!r->first)
         return TRAIN_OK;
     run_say_skip (r, m);
@@ -424,7 +446,8 @@ static train_status_t take_step (struct run *r, bool stop, train_metrics_t *m,
     bool due;
 
     TRY (train_trainer_step (r->trainer, stop, m, err));
-    if (m->step == 1) /* while the step's gradients are there */
+    if (m->step == 1
+        && m->tokens > 0) /* while the step's gradients are there */
         TRY (say_unused (r, err));
     due = eval_due (r->eval, m->step);
     if (due)
@@ -457,14 +480,18 @@ static train_status_t take_steps (struct run *r,
 
 static void say_end (const struct run *r)
 {
+    char from[PROGRESS_LOSS], to[PROGRESS_LOSS];
+
     if (!r->first)
         return;
-    if (r->loss_begin == 0)
+    if (!r->begun)
         printf ("nothing to do: the checkpoint has %" PRId64 " steps\n",
                 train_trainer_steps (r->trainer));
     else
-        printf ("done: step %" PRId64 ", loss %.4f -> %.4f, %.1f s\n",
-                train_trainer_steps (r->trainer), r->loss_begin, r->loss_end,
+        printf ("done: step %" PRId64 ", loss %s -> %s, %.1f s\n",
+                train_trainer_steps (r->trainer),
+                progress_loss (r->loss_begin, false, from),
+                progress_loss (r->loss_end, r->skipping, to),
                 run_now () - r->begin_s);
     if (r->saved >= 0)
         printf ("checkpoint: %s/step-%08" PRId64 "\n", r->set->ckpt_dir,
@@ -478,6 +505,8 @@ train_status_t run_training (const struct settings *set,
 {
     struct run r = {.set = set,
                     .saved = -1,
+                    .loss_begin = NAN,
+                    .loss_end = NAN,
                     .config = settings_decoder (set),
                     .begin_s = run_now ()};
     train_status_t status;

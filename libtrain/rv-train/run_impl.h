@@ -23,7 +23,9 @@ struct run {
     struct progress progress;
     struct slow slow;
     bool skipping; /* the last step was skipped */
-    double loss_begin, loss_end, begin_s;
+    bool begun;    /* there was a step, */
+    bool aimless;  /* and one without any target, which was said */
+    double loss_begin, loss_end, begin_s; /* losses: NAN, none yet */
 };
 
 double run_now (void); /* seconds */

@@ -92,7 +92,9 @@ typedef struct train_trainer_options {
 /* What a step was. */
 typedef struct train_metrics {
     int64_t step;     /* steps made, this one included: 1, 2, ... */
-    double loss;      /* mean over the tokens of the global batch, nats */
+    double loss;      /* mean over the tokens of the global batch, nats; NAN
+                         where it has none, as of targets that are all -1: the
+                         gradient is zero then, and the update that of zeros */
     double grad_norm; /* of the whole gradient, before clipping */
     double lr;
     int64_t tokens;    /* seen since step 1, by all ranks */
