@@ -49,7 +49,7 @@ bool ckpt_job_is_gpu (const struct ckpt_job *job);
  * all ranks have, and removes what is there of one that failed. */
 train_status_t ckpt_job_run (struct ckpt_job *job, train_error_t *err);
 
-/* ckpt_saver_agree - trainer_agree_told of the saver's group; alone, [status].
+/* ckpt_saver_agree - trainer_agree of the saver's group; alone, [status].
  * Before a call of the saver, of what a rank does for it by itself. */
 train_status_t ckpt_saver_agree (train_ckpt_saver_t *saver,
                                  train_status_t status, train_error_t *err);

@@ -35,7 +35,7 @@ static int rank_of (const train_ckpt_saver_t *s)
 train_status_t ckpt_saver_agree (train_ckpt_saver_t *s, train_status_t status,
                                  train_error_t *err)
 {
-    return s->group ? trainer_agree_told (s->group, status, err) : status;
+    return s->group ? trainer_agree (s->group, status, err) : status;
 }
 
 train_status_t train_ckpt_saver_create (train_group_t *group,

@@ -242,7 +242,7 @@ train_status_t grpo_loaded (void *arg, const char *path, train_error_t *err)
         status = compare_reference (t, path, err);
     if (train_group_rank (t->group) == 0 && status == TRAIN_OK && p.at != 0)
         status = read_all (t, path, err);
-    TRY (trainer_agree_told (t->group, status, err));
+    TRY (trainer_agree (t->group, status, err));
     if (p.at == 0)
         return TRAIN_OK;
     TRY (give_all (t, err));

@@ -108,16 +108,11 @@ train_status_t trainer_updated (train_trainer_t *trainer, train_error_t *err);
 train_status_t trainer_same_weights (train_trainer_t *trainer,
                                      train_error_t *err);
 
-/* trainer_agree - all-reduce [status] by MAX, so that ranks go on or stop
- * together. Returns the worst; a rank that was fine itself gets the text
- * "another rank failed: NAME". [err] of the rank that failed is kept. */
+/* trainer_agree - ranks go on or stop together: all get the worst status of all.
+ * A rank that failed keeps its own, and [err]; one that was fine gets "another rank
+ * failed: rank 3: " with the text of the lowest that has the worst. Collective. */
 train_status_t trainer_agree (train_group_t *group, train_status_t status,
                               train_error_t *err);
-/* trainer_agree_told - the same, of what may fail on one rank by its files or
- * its memory: the others get the status of the lowest rank that failed, and
- * "another rank failed: rank 3: " with its text. */
-train_status_t trainer_agree_told (train_group_t *group, train_status_t status,
-                                   train_error_t *err);
 
 /* trainer_pass - pass [p] of the step: its loss and tokens are added to; with
  * [gpu] the loss stays there. */

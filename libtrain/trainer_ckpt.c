@@ -189,11 +189,11 @@ static train_status_t begin (train_trainer_t *t, const char *dir, int keep,
     status = dir ? prepare (t, dir, &run, &moments, err)
                  : err_set (err, TRAIN_EINVAL,
                             "checkpoint: dir is missing, or memory for it");
-    status = trainer_agree_told (t->group, status, err);
+    status = trainer_agree (t->group, status, err);
     if (status == TRAIN_OK && takes_part (t)) /* copies what it is given */
         status = ckpt_run_start (t->saver, dir, &state, &run, keep, err);
     adamw_wide_free (&moments.wide);
-    return trainer_agree_told (t->group, status, err);
+    return trainer_agree (t->group, status, err);
 }
 
 /* The one before is waited for here, so that its name is known when it ends. */
@@ -222,7 +222,7 @@ train_status_t train_trainer_save_wait (train_trainer_t *t, train_error_t *err)
         return TRAIN_OK;
     if (t->saver)
         status = train_ckpt_wait (t->saver, err);
-    status = trainer_agree_told (t->group, status, err);
+    status = trainer_agree (t->group, status, err);
     if (status == TRAIN_OK)
         trainer_note_saved (t, t->saving_in, t->saving_step);
     else
@@ -344,7 +344,7 @@ static train_status_t find_path (train_trainer_t *t, const char *where,
         status = train_ckpt_find_good (where, &found, &passed, err);
     if (status == TRAIN_OK && found)
         status = take_note (t, found, &passed, err);
-    if ((status = trainer_agree_told (t->group, status, err)) == TRAIN_OK)
+    if ((status = trainer_agree (t->group, status, err)) == TRAIN_OK)
         status = train_broadcast_object (
             t->group, found, found ? strlen (found) + 1 : 0, 0, &got, &n, err);
     free (found);
@@ -427,7 +427,7 @@ train_status_t train_trainer_load (train_trainer_t *t, const char *path,
     TRY (train_trainer_save_wait (t, err));
     TRY (find_path (t, path, &found, err));
     status = read_own (t, found, &state, err);
-    if ((status = trainer_agree_told (t->group, status, err)) == TRAIN_OK)
+    if ((status = trainer_agree (t->group, status, err)) == TRAIN_OK)
         status = spread (t, &state, err);
     if (status == TRAIN_OK && t->source.loaded)
         status = t->source.loaded (t->source.arg, found, err);

@@ -218,19 +218,6 @@ static train_status_t open_model (struct grpo *g, train_error_t *err)
     return open_trainer (g, err);
 }
 
-static train_status_t open_file (const struct run *r, const char *path,
-                                 struct metrics **ret, train_error_t *err)
-{
-    struct rv_error e = {0};
-    train_status_t status = TRAIN_OK;
-
-    if (r->first && path
-        && metrics_open (ret, path, train_trainer_steps (r->trainer), &e)
-               != RV_OK)
-        status = err_from (err, &e);
-    return trainer_agree (r->group, status, err);
-}
-
 static const char *name_reference (const struct grpo *g)
 {
     const struct settings_grpo *s = &g->run.set->grpo;
@@ -347,8 +334,8 @@ static train_status_t set_up (struct grpo *g, struct who *ret_who,
     TRY (open_model (g, err));
     say_start (g);
     TRY (run_resume (r, err));
-    TRY (open_file (r, set->log_file, &r->metrics, err));
-    return open_file (r, set->grpo.completions, &g->completions, err);
+    TRY (run_open_file (r, set->log_file, &r->metrics, err));
+    return run_open_file (r, set->grpo.completions, &g->completions, err);
 }
 
 /* Of the likeliest completions of what is held out. */
@@ -469,6 +456,8 @@ static train_status_t take_step (struct grpo *g, bool stop,
     TRY (
         grpo_faults_take (&g->judge, g->run.group, m->base.step, &faults, err));
     status = write_lines (g, m, held, &faults, err);
+    run_say_file (&g->run, g->run.metrics);
+    run_say_file (&g->run, g->completions);
     TRY (trainer_agree (g->run.group, status, err));
     return run_say_slow (&g->run, err);
 }
@@ -508,7 +497,7 @@ static train_status_t check_reference (const struct grpo *g, train_error_t *err)
     train_status_t status =
         g->reference ? train_reference_check (g->reference, err) : TRAIN_OK;
 
-    return trainer_agree_told (g->run.group, status, err);
+    return trainer_agree (g->run.group, status, err);
 }
 
 static void say_end (const struct grpo *g)
@@ -578,6 +567,10 @@ train_status_t run_grpo (const struct settings *set,
         say_end (&g);
     if (status == TRAIN_OK)
         status = train_trace_close (err);
+    if (status == TRAIN_OK)
+        status = run_end_file (&g.run, g.run.metrics, *ret_stopped, err);
+    if (status == TRAIN_OK)
+        status = run_end_file (&g.run, g.completions, *ret_stopped, err);
     if (status == TRAIN_ENOMEM && !strstr (err->text, "another rank failed"))
         oom_say (set, &g.run.config, ret_who->size, longest_row (&g));
     close_all (&g);

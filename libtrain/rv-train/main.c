@@ -78,6 +78,8 @@ static void catch_signals (void)
     sigemptyset (&act.sa_mask);
     sigaction (SIGTERM, &act, NULL);
     sigaction (SIGUSR1, &act, NULL);
+    act.sa_handler = SIG_IGN; /* a file at its limit is an error of write (2) */
+    sigaction (SIGXFSZ, &act, NULL);
 }
 
 static int exit_status (train_status_t status)

@@ -18,9 +18,16 @@
 #define HEAD     "{\"step\":"
 #define LINE_MAX 512
 
+#define HELD_MOST ((size_t)16 << 20)
+
 struct metrics {
     int fd;
     char *path;
+    char *held; /* (n_held of cap) what the file has not taken yet */
+    size_t n_held, cap;
+    int why;      /* errno of the last write; 0: it was good */
+    bool told;    /* that something is held */
+    int64_t lost; /* lines behind them that there was no room for */
 };
 
 static int make_folder (const char *path, struct rv_error *err)
@@ -108,12 +115,66 @@ int metrics_open (struct metrics **ret, const char *path, int64_t step,
     return rc;
 }
 
+/* As much as the file takes; how many bytes that is. */
+static size_t write_some (struct metrics *m, const char *data, size_t n)
+{
+    size_t done = 0;
+
+    m->why = 0;
+    while (done < n && m->why == 0) {
+        ssize_t w = write (m->fd, data + done, n - done);
+
+        if (w > 0)
+            done += (size_t)w;
+        else if (w == 0 || errno != EINTR)
+            m->why = w == 0 ? ENOSPC : errno;
+    }
+    return done;
+}
+
+/* A line that was cut by a full disk goes on where it was cut. */
+static void write_held (struct metrics *m)
+{
+    size_t done = write_some (m, m->held, m->n_held);
+
+    m->n_held -= done;
+    if (done > 0)
+        memmove (m->held, m->held + done, m->n_held);
+}
+
+static int hold (struct metrics *m, const char *data, size_t n,
+                 struct rv_error *err)
+{
+    size_t cap = m->cap ? m->cap : 4096;
+    char *more;
+
+    if (m->n_held + n > HELD_MOST) {
+        m->lost++;
+        return RV_OK;
+    }
+    while (cap < m->n_held + n)
+        cap *= 2;
+    if (cap > m->cap) {
+        if (!(more = realloc (m->held, cap)))
+            return error_set (err, RV_ENOMEM, "no memory for lines of %s",
+                              m->path);
+        m->held = more;
+        m->cap = cap;
+    }
+    memcpy (m->held + m->n_held, data, n);
+    m->n_held += n;
+    return RV_OK;
+}
+
 void metrics_close (struct metrics *m)
 {
     if (!m)
         return;
+    if (m->n_held > 0)
+        write_held (m);
     if (m->fd >= 0)
         close (m->fd);
+    free (m->held);
     free (m->path);
     free (m);
 }
@@ -121,16 +182,48 @@ void metrics_close (struct metrics *m)
 int metrics_put (struct metrics *m, const char *line, size_t n,
                  struct rv_error *err)
 {
-    for (size_t done = 0; done < n;) {
-        ssize_t w = write (m->fd, line + done, n - done);
+    size_t done = 0;
 
-        if (w < 0 && errno == EINTR)
-            continue;
-        if (w < 0)
-            return error_set (err, RV_EIO, "%s: %s", m->path, strerror (errno));
-        done += (size_t)w;
-    }
-    return RV_OK;
+    if (m->n_held > 0)
+        write_held (m);
+    if (m->n_held == 0)
+        done = write_some (m, line, n);
+    return done < n ? hold (m, line + done, n - done, err) : RV_OK;
+}
+
+bool metrics_news (struct metrics *m, char *text, size_t size)
+{
+    bool held = m->n_held > 0;
+
+    if (held == m->told)
+        return false;
+    m->told = held;
+    if (held)
+        snprintf (text, size,
+                  "%s: %s; the run goes on, and keeps its lines until they "
+                  "can be written",
+                  m->path, strerror (m->why));
+    else
+        snprintf (text, size, "%s: the lines that were kept are written",
+                  m->path);
+    return true;
+}
+
+int metrics_end (struct metrics *m, struct rv_error *err)
+{
+    int64_t lines = m->lost;
+
+    if (m->n_held > 0)
+        write_held (m);
+    for (size_t i = 0; i < m->n_held; i++)
+        lines += m->held[i] == '\n';
+    return lines == 0 ? RV_OK
+                      : error_set (err, RV_EIO,
+                                   "%s: %s; %" PRId64 " of its lines are lost",
+                                   m->path,
+                                   m->n_held > 0 ? strerror (m->why)
+                                                 : "there was no room for long",
+                                   lines);
 }
 
 /* JSON has no NaN. */

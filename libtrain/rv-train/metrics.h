@@ -9,6 +9,7 @@
 #ifndef RV_TRAIN_METRICS_H
 #define RV_TRAIN_METRICS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <train.h>
@@ -28,14 +29,23 @@ int metrics_open (struct metrics **ret, const char *path, int64_t step,
                   struct rv_error *err);
 void metrics_close (struct metrics *metrics); /* NULL is fine */
 
-/* metrics_write - add a step's line. RV_EIO.
+/* A file that takes no more (a full disk) ends no run: lines are kept, 16 MiB of
+ * them, and written before the next one, from where the first was cut.
+ *
+ * metrics_news - [text] is to be said: lines are kept since the last call, or none
+ * are any more. False: neither.
+ * metrics_end - write what is kept. RV_EIO: how many lines are lost, and why. */
+bool metrics_news (struct metrics *metrics, char *text, size_t size);
+int metrics_end (struct metrics *metrics, struct rv_error *err);
+
+/* metrics_write - add a step's line. RV_ENOMEM.
  *   eval   NULL: none after this step */
 int metrics_write (struct metrics *metrics, const train_metrics_t *m,
                    const train_eval_t *eval, double tok_per_s,
                    int64_t mem_bytes, struct rv_error *err);
 
 /* metrics_put - a line of another kind, "\n" included, which begins with
- * {"step":N as all do. RV_EIO. */
+ * {"step":N as all do. RV_ENOMEM. */
 int metrics_put (struct metrics *metrics, const char *line, size_t n,
                  struct rv_error *err);
 

@@ -259,19 +259,6 @@ train_status_t run_resume (struct run *r, train_error_t *err)
     return TRAIN_OK;
 }
 
-static train_status_t open_metrics (struct run *r, train_error_t *err)
-{
-    struct rv_error e = {0};
-    train_status_t status = TRAIN_OK;
-
-    if (r->first && r->set->log_file
-        && metrics_open (&r->metrics, r->set->log_file,
-                         train_trainer_steps (r->trainer), &e)
-               != RV_OK)
-        status = err_from (err, &e);
-    return trainer_agree (r->group, status, err);
-}
-
 static train_status_t set_up (struct run *r, struct who *ret_who,
                               train_error_t *err)
 {
@@ -300,7 +287,7 @@ static train_status_t set_up (struct run *r, struct who *ret_who,
     if (status == TRAIN_OK)
         status = run_resume (r, err);
     if (status == TRAIN_OK)
-        status = open_metrics (r, err);
+        status = run_open_file (r, r->set->log_file, &r->metrics, err);
     return status;
 }
 
@@ -366,6 +353,7 @@ static train_status_t report (struct run *r, const train_metrics_t *m,
                           &e)
                != RV_OK)
         return err_from (err, &e);
+    run_say_file (r, r->metrics);
     progress_step (&r->progress, m, eval, tok_per_s, run_peak_bytes (r));
     return TRAIN_OK;
 }
@@ -522,6 +510,8 @@ train_status_t run_training (const struct settings *set,
         say_end (&r);
     if (status == TRAIN_OK)
         status = train_trace_close (err);
+    if (status == TRAIN_OK)
+        status = run_end_file (&r, r.metrics, *ret_stopped, err);
     if (status == TRAIN_ENOMEM && !strstr (err->text, "another rank failed"))
         oom_say (set, &r.config, ret_who->size, (int)set->seq);
     metrics_close (r.metrics);

@@ -53,6 +53,16 @@ void run_say_shard (const struct run *r);
 /* run_say_slow - a rank that is slower than the others, as [log] slow has it;
  * collective. */
 train_status_t run_say_slow (struct run *r, train_error_t *err);
+/* run_open_file - of metrics or completions, on rank 0, where the run stands;
+ * NULL: none. Collective.
+ * run_say_file - where it takes no more, or does again, a line; local.
+ * run_end_file - what it has not taken by now is lost: TRAIN_EIO, or of a run that
+ * was [stopped], and so is to go on, a line. Local. */
+train_status_t run_open_file (const struct run *r, const char *path,
+                              struct metrics **ret, train_error_t *err);
+void run_say_file (struct run *r, struct metrics *file);
+train_status_t run_end_file (const struct run *r, struct metrics *file,
+                             bool stopped, train_error_t *err);
 train_status_t run_resume (struct run *r, train_error_t *err);
 train_status_t run_save (struct run *r, train_error_t *err);
 train_status_t run_save_last (struct run *r, train_error_t *err);

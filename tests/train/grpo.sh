@@ -275,10 +275,11 @@ sed -i -e "s|^max_faults = .*|max_faults = 1000|" "$tmp/fragile.ini"
 ok "unless none is too many" run "${p[@]}" log.file="$tmp/n"
 ok "no reward is null" lines 3 '"reward":null,"reward_std":null,.*"rewards/fragile/mean":null,"rewards/fragile/std":null' "$tmp/n"
 
-# A full disk ends all ranks, with the file's name.
+# A full disk is said, with the file's name, and ends no step.
 for file in log.file grpo.completions; do
-    ok "no room for $file" ranks "3 3" 2 1 "${f[@]}" $file=/dev/full
-    ok "is said" grep -q '^rv-train.*: /dev/full: No space left on device$' "$tmp/out.0"
+    ok "no room for $file" ranks "3 0" 2 1 "${f[@]}" $file=/dev/full
+    ok "is said once" lines 1 '^rv-train: /dev/full: No space left on device; the run goes on, ' "$tmp/out.0"
+    ok "and what is lost" lines 1 '^rv-train.*: /dev/full: .*; [0-9]+ of its lines are lost; all steps are made$' "$tmp/out.0"
 done
 
 f+=(checkpoint.dir="$tmp/ck")
