@@ -29,6 +29,7 @@ struct export
     train_dtype_t dtype;   /* of the files; TRAIN_N_DTYPES: as stored */
     bool adapter;          /* adapters alone, as PEFT keeps them */
     size_t max_bytes;      /* of a file; 0: the library's */
+    struct export_end end; /* by the tokenizer */
 };
 
 static train_status_t read_type (const char *text, train_dtype_t *ret,
@@ -186,6 +187,7 @@ static train_status_t write_tokenizer (const struct export *e,
     if (!e->tokenizer)
         return TRAIN_OK;
     TRY (export_files (e->tokenizer, e->to, &n, err));
+    TRY (export_end_put (e->to, &e->end, err));
     printf ("%s: %zu file%s of the tokenizer in %s\n", e->to, n,
             n == 1 ? "" : "s", e->tokenizer);
     return TRAIN_OK;
@@ -216,9 +218,14 @@ train_status_t export_cmd (int argc, char *const *argv, train_error_t *err)
 
     TRY (read_args (argc, argv, &e, err));
     TRY (refuse_ckpt (e.to, err));
+    if (e.tokenizer)
+        TRY (export_files_check (e.tokenizer, err));
     TRY (train_ckpt_find (e.from, &path, err));
     if ((status = train_ckpt_open (path, &c, err)) == TRAIN_OK)
         status = load (path, c, &m, err);
+    if (status == TRAIN_OK && e.tokenizer)
+        status = export_end_find (e.tokenizer, train_decoder_config (m)->vocab,
+                                  &e.end, err);
     if (status == TRAIN_OK)
         status = write_model (&e, path, c, m, err);
     if (status == TRAIN_OK)

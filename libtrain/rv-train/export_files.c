@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "libtrain/err.h"
+#include "model_dir.h"
 #include "plan/fsio.h"
 
 #define MAX_BYTES ((size_t)1 << 30)
@@ -46,6 +47,16 @@ static train_status_t copy (const char *from, const char *to, const char *name,
     return rc == RV_OK || rc == RV_ENOTFOUND ? TRAIN_OK : err_from (err, &e);
 }
 
+train_status_t export_files_check (const char *from, train_error_t *err)
+{
+    if (model_has (from, names[0]) || model_has (from, names[1]))
+        return TRAIN_OK;
+    return err_set (err, TRAIN_ENOTFOUND,
+                    "--tokenizer: %s has no tokenizer.json and no "
+                    "tokenizer.model; a model's folder that has one works",
+                    from);
+}
+
 train_status_t export_files (const char *from, const char *to, size_t *ret_n,
                              train_error_t *err)
 {
@@ -55,10 +66,6 @@ train_status_t export_files (const char *from, const char *to, size_t *ret_n,
 
         TRY (copy (from, to, names[i], &there, err));
         *ret_n += there;
-        if (i == 1 && *ret_n == 0)
-            return err_set (err, TRAIN_ENOTFOUND,
-                            "%s has no tokenizer.json and no tokenizer.model",
-                            from);
     }
     return TRAIN_OK;
 }

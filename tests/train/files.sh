@@ -122,6 +122,35 @@ ok "and those alone" test -e "$tmp/hf/tokenizer_config.json" -a ! -e "$tmp/hf/no
 ok "says so" grep -q ": 2 files of the tokenizer in $tmp/model$" "$tmp/list"
 "$train" export --tokenizer "$tmp/three.none" "$tmp/one" "$tmp/hf0" >"$tmp/list" 2>&1
 ok "none there is 3" test $? = 3
+ok "and nothing is written" test ! -e "$tmp/hf0"
+ok "with what would work" grep -q -- '--tokenizer: .*three.none has no tokenizer.json and .* works$' "$tmp/list"
+# What ends a text, by the tokenizer's files: its name, as text or with it, and its id
+# in the vocabulary or among what was added; a model's own word for it goes first.
+ends () # NAME WANT FILE JSON... - is that eos_token_id, with these files?
+{
+    local want=$2 dir=$tmp/end.$1
+    mkdir -p "$dir"
+    cp "$tmp/tokenizer.json" "$dir/"
+    shift 2
+    while [ $# -gt 0 ]; do
+        echo "$2" >"$dir/$1"
+        shift 2
+    done
+    "$train" export --tokenizer "$dir" "$tmp/one" "$dir.out" >"$tmp/list" 2>&1 || return 1
+    [ "$(tr -d ' \n' <"$dir.out/config.json" | sed -E 's/.*"eos_token_id":(\[[^]]*\]|[^,}]*).*/\1/')" = "$want" ]
+}
+ok "no end is known" ends none null tokenizer_config.json '{}'
+ok "an end of the vocabulary" ends vocab 3 tokenizer_config.json '{"eos_token": "c"}'
+ok "in an object" ends object 3 tokenizer_config.json '{"eos_token": {"content": "c", "lstrip": false}}'
+ok "in the map" ends map 3 special_tokens_map.json '{"eos_token": {"content": "c"}}'
+ok "that was added" ends added 7 tokenizer_config.json '{"eos_token": "<end>", "added_tokens_decoder": {"7": {"content": "<end>"}}}'
+ok "no token" ends lost null tokenizer_config.json '{"eos_token": "<end>"}'
+ok "several" ends several '[2,3]' tokenizer_config.json '{"eos_token": "a"}' generation_config.json '{"eos_token_id": [2, 3]}'
+ok "of a model whose generation_config.json has none" ends gen 5 generation_config.json '{"top_k": 4}' config.json '{"eos_token_id": 5}'
+ok "which gets it, too" grep -q '"eos_token_id": 5' "$tmp/end.gen.out/generation_config.json"
+ends other 5000 config.json '{"eos_token_id": 5000}'
+ok "another model's is refused" grep -q 'end.other: the token that ends a text is 5000, and the model has 256: ' "$tmp/list"
+ok "before anything is written" test ! -e "$tmp/end.other.out"
 ok "as bf16" grep -q bfloat16 "$tmp/hf/config.json"
 ok "in bf16" bash -c '"$0" ckpt show "$1" | grep -q "^BF16 .*model.embed_tokens.weight"' "$train" "$tmp/hf/model.safetensors"
 "$train" export --dtype bf16 "$tmp/one" "$tmp/one/step-00000012" >"$tmp/list" 2>&1
