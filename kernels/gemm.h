@@ -22,6 +22,12 @@ void gemm_f64 (bool ta, bool tb, size_t m, size_t n, size_t k, double alpha,
                const double *a, size_t lda, const double *b, size_t ldb,
                double beta, double *c, size_t ldc);
 
+/* gemm_ready - is there the memory that products work in? OpenBLAS takes GEMM_ROOM
+ * bytes for itself at the first, and where there are none tries again for ever. True:
+ * it has them now. */
+#define GEMM_ROOM ((size_t)130 << 20)
+bool gemm_ready (void);
+
 /* The same in plain C, one thread, about 300 KiB of stack. */
 void gemm_plain_f32 (bool ta, bool tb, size_t m, size_t n, size_t k,
                      double alpha, const float *a, size_t lda, const float *b,

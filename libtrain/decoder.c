@@ -4,11 +4,13 @@
 
 #include <train/decoder.h>
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "decoder_impl.h"
 #include "err.h"
+#include "kernels/gemm.h"
 #include "opts.h"
 
 static const struct kern_ops *kernels_of (const train_decoder_t *m)
@@ -44,6 +46,23 @@ static const struct decoder_work *work_of (const train_decoder_t *m)
     return &decoder_work_host;
 }
 
+/* The host's products take their memory before weights do. */
+static train_status_t make_ready (const train_decoder_t *m, train_error_t *err)
+{
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    static bool ready; /* of this process */
+    bool now;
+
+    pthread_mutex_lock (&mutex);
+    now = m->gpu || ready || (ready = gemm_ready ());
+    pthread_mutex_unlock (&mutex);
+    return now ? TRAIN_OK
+               : err_set (err, TRAIN_ENOMEM,
+                          "no memory for the %zu MiB that OpenBLAS works in; a "
+                          "higher limit of address space (ulimit -v) would do",
+                          GEMM_ROOM >> 20);
+}
+
 /* Memory, kernels and a stream of the device that the configuration names. */
 static train_status_t open_device (train_decoder_t *m, train_error_t *err)
 {
@@ -59,6 +78,7 @@ static train_status_t open_device (train_decoder_t *m, train_error_t *err)
     TRY (backend_find (m->gpu ? "cuda" : "host", &m->ops, err));
     m->kern = kernels_of (m);
     m->work = work_of (m);
+    TRY (make_ready (m, err));
     TRY (m->ops->alloc (m->device, sizeof (*m->sum), &memory, err));
     m->sum = memory;
     TRY (m->ops->pin (m->device, sizeof (*m->read), &memory, err));

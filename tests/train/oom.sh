@@ -49,6 +49,17 @@ limited 600000 "$i" data.batch=2 data.seq=256 data.micro_batch=4096 eval.every=1
 ok "an evaluation in passes that do not fit is 1" test $? = 1
 ok "smaller ones would need less" \
     grep -q '^  data.micro_batch=2: evaluations in passes of 2 rows, not 4096$' "$tmp/out"
+# OpenBLAS takes room of its own, and waits for ever where there is none.
+waits=
+for ((kib = 60000; kib <= 240000; kib += 12000)); do
+    (ulimit -v "$kib" && exec timeout -s KILL 10 "$train" "$i" run.steps=2) >"$tmp/out" 2>&1
+    [ $? -lt 128 ] || waits+=" $kib"
+    grep -q 'MiB that OpenBLAS works in; a higher limit' "$tmp/out" && blas=$kib
+done
+ok "with however little memory, a run ends" test -z "$waits"
+if ldd "$train" | grep -q libopenblas; then
+    ok "where it is the products' that is said" test -n "${blas:-}"
+fi
 grpo_files "$tmp"
 limited 600000 "$tmp/small.ini" "${big[@]}"
 ok "grpo that does not fit is 1" test $? = 1
