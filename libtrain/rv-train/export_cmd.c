@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <train/ckpt_pieces.h>
 #include <train/decoder.h>
@@ -198,8 +199,12 @@ static train_status_t refuse_ckpt (const char *dir, train_error_t *err)
 {
     char *path = NULL;
     train_status_t found = train_ckpt_find (dir, &path, NULL);
+    struct stat st;
 
     free (path);
+    if (stat (dir, &st) == 0 && !S_ISDIR (st.st_mode))
+        return err_set (err, TRAIN_EINVAL,
+                        "%s is a file; a directory is made or filled", dir);
     return found == TRAIN_ENOTFOUND
                ? TRAIN_OK
                : err_set (err, TRAIN_EINVAL,

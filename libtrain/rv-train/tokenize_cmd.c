@@ -49,6 +49,12 @@ static train_status_t read_args (struct job *j, int argc, char *const *argv,
     if (argc - at < 2)
         return err_set (err, TRAIN_EINVAL,
                         "it takes a file to write and files to read");
+    for (int i = at; i < argc; i++)
+        if (strncmp (argv[i], "--", 2) == 0)
+            return err_set (err, TRAIN_EINVAL,
+                            "'%s' stands behind the files; options go before "
+                            "them (./%s is a file of that name)",
+                            argv[i], argv[i]);
     j->out = argv[at];
     j->file = argv + at + 1;
     j->n = (size_t)(argc - at - 1);

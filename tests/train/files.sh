@@ -164,6 +164,13 @@ ok "shards" ranks "0 0 0" 3 1 "$i" shard.strategy=full "checkpoint.dir=$tmp/thre
 ok "of three" test $? = 0
 ok "whole tensors" test "$(stat -c %s "$tmp/hf3/model.safetensors")" -gt 8000
 printf '\001' | dd of="$tmp/one/step-00000012/model.safetensors" bs=1 seek=3000 conv=notrunc 2>/dev/null
+"$train" export "$tmp/one" "$tmp/abc" >"$tmp/list" 2>&1
+ok "onto a file is 2" test $? = 2
+ok "and why" grep -q 'abc is a file; a directory is made or filled$' "$tmp/list"
+"$train" tokenize "$tmp/late.bin" "$tmp/abc" --tokenizer "$tmp/tokenizer.json" >"$tmp/list" 2>&1
+ok "an option behind the files is 2" test $? = 2
+ok "and why" grep -q "'--tokenizer' stands behind the files; options go before them" "$tmp/list"
+ok "and writes nothing" test ! -e "$tmp/late.bin"
 "$train" export "$tmp/one" "$tmp/no" >"$tmp/list" 2>&1
 ok "a damaged one is 3" test $? = 3 -a ! -e "$tmp/no"
 ok "and named" grep -q "model.safetensors" "$tmp/list"
