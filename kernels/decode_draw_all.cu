@@ -7,6 +7,7 @@
  * each other by shared memory. */
 #include <cooperative_groups.h>
 
+#include "kernels/cluster.cuh"
 #include "kernels/decode_draw.h"
 #include "kernels/decode_draw_all.h"
 #include "kernels/decode_early.cuh"
@@ -65,7 +66,7 @@ static __device__ best join_row (const cg::cluster_group &all, best *warps,
         if (lane == 0)
             *block = a;
     }
-    all.sync ();
+    cluster_tell ();
     return join (*all.map_shared_rank (block, lane % PARTS), PARTS);
 }
 
@@ -276,10 +277,10 @@ static __global__ void __launch_bounds__ (THREADS)
         sums[threadIdx.x / 32] = sum;
         ids[threadIdx.x / 32] = id;
     }
-    all.sync ();
+    cluster_tell ();
     with = find_warp (all, sums, chance, &whole, &u);
     id = a.greedy ? join_ids (all, ids) : 0;
-    all.sync (); /* others may read no longer */
+    cluster_leave (); /* others may read no longer */
     if (warp != (top.good && !a.greedy ? with : 0))
         return;
     if (!top.good)

@@ -5,31 +5,7 @@
 
 #include "kernels/layers_cuda.h"
 
-template <typename T>
-static __device__ void mma (float *c, uint32_t a0, uint32_t a1, uint32_t a2,
-                            uint32_t a3, uint32_t b0, uint32_t b1);
-
-template <>
-__device__ void mma<as_bf16> (float *c, uint32_t a0, uint32_t a1, uint32_t a2,
-                              uint32_t a3, uint32_t b0, uint32_t b1)
-{
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-        "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-}
-
-template <>
-__device__ void mma<as_f16> (float *c, uint32_t a0, uint32_t a1, uint32_t a2,
-                             uint32_t a3, uint32_t b0, uint32_t b1)
-{
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-        "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-}
-
-/* The same of a matrix whose lower 8 rows are 0: the upper 8 rows of the sum. */
+/* c += a b, of a 16 x 16 matrix whose lower 8 rows are 0: the upper 8 rows. */
 template <typename T>
 static __device__ void mma_top (float *c, uint32_t a0, uint32_t a2, uint32_t b0,
                                 uint32_t b1);

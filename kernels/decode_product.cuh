@@ -5,13 +5,10 @@
 #ifndef KERN_DECODE_PRODUCT_CUH
 #define KERN_DECODE_PRODUCT_CUH
 
-#include <cooperative_groups.h>
-
+#include "kernels/cluster.cuh"
 #include "kernels/decode_early.cuh"
 #include "kernels/decode_product.h"
 #include "kernels/layers_cuda.h"
-
-namespace cg = cooperative_groups;
 
 /* A kernel is empty where its GPU has no clusters: see kern_product_served. */
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
@@ -20,13 +17,14 @@ namespace cg = cooperative_groups;
 #define CLUSTERS 0
 #endif
 
-#define TALL    KERN_PRODUCT_TALL
-#define DEEP    KERN_PRODUCT_DEEP
-#define LINE    132 /* floats of a row of partial sums, against conflicts */
-#define W_BYTES (TALL * DEEP * 2)
+#define TALL       KERN_PRODUCT_TALL
+#define DEEP       KERN_PRODUCT_DEEP
+#define PARTS_MOST 8
+#define LINE       132 /* floats of a row of partial sums, against conflicts */
+#define W_BYTES    (TALL * DEEP * 2)
 
 struct args {
-    const uint16_t *x, *w, *norm, *bias, *add, *next;
+    const uint16_t *x, *w, *bias, *add, *next;
     const float *sums;
     uint16_t *y, *scaled;
     float *squares;
@@ -46,18 +44,33 @@ static __device__ void bring (unsigned to, const void *from, bool there)
         : "memory");
 }
 
+/* The same of a weight, which is read once: what is read again is to stay. */
+static __device__ void bring_once (unsigned to, const void *from, bool there,
+                                   uint64_t once)
+{
+    int bytes = there ? 16 : 0;
+
+    asm volatile(
+        "cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], "
+        "16, %2, %3;" ::"r"(to),
+        "l"(from), "r"(bytes), "l"(once)
+        : "memory");
+}
+
 static __device__ void bring_commit (void)
 {
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-template <int STAGES> static __device__ void bring_wait (void)
+/* Until all but the last [N] lots are there. */
+template <int N> static __device__ void bring_wait (void)
 {
-    asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
+    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
 
 /* Where this thread's copies go and come from: 4 vectors of w, some of x. */
 template <int NT> struct way {
+    uint64_t once;
     const uint16_t *w[4], *x[(NT + 3) / 4];
     unsigned to;
     bool w_there[4], x_there[(NT + 3) / 4];
@@ -71,6 +84,8 @@ static __device__ void find_way (way<NT> *m, const args &a, unsigned to,
     int row = (int)threadIdx.x / 8, chunk = (int)threadIdx.x % 8;
     int from = (int)blockIdx.y * a.chunks * DEEP + chunk * 8;
 
+    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;"
+                 : "=l"(m->once));
     m->to = to + (unsigned)(row * DEEP * 2 + (chunk ^ turned) * 16);
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -99,7 +114,8 @@ static __device__ void bring_w (const way<NT> &m, int c, unsigned stage_bytes)
 
 #pragma unroll
     for (int i = 0; i < 4; i++)
-        bring (to + i * 32 * DEEP * 2, m.w[i] + (size_t)c * DEEP, m.w_there[i]);
+        bring_once (to + i * 32 * DEEP * 2, m.w[i] + (size_t)c * DEEP,
+                    m.w_there[i], m.once);
 }
 
 template <int STAGES, int NT>
@@ -114,24 +130,23 @@ static __device__ void bring_x (const way<NT> &m, int c, unsigned stage_bytes)
                    m.x_there[i]);
 }
 
-/* Four neighbours of the sums of row n from [row] on, over all parts. */
-template <int NT, int HALVES>
-static __device__ float4 gather (const cg::cluster_group &all, float *part,
-                                 int parts, int n, int row)
+/* Four neighbours of the sums of row n from [row] on, over all parts; what lies in
+ * other blocks is under way together. */
+static __device__ __forceinline__ float4 gather (float *part, int parts, int n,
+                                                 int row)
 {
-    float4 sum = {0, 0, 0, 0};
+    float4 x[PARTS_MOST], sum = {0, 0, 0, 0};
+    uint32_t at = (uint32_t)__cvta_generic_to_shared (part + n * LINE + row);
 
-#pragma unroll 4
-    for (int s = 0; s < parts; s++) {
-        const float *from = parts > 1 ? all.map_shared_rank (part, s) : part;
-
+    if (parts == 1)
+        return *(const float4 *)(part + n * LINE + row);
 #pragma unroll
-        for (int half = 0; half < HALVES; half++) {
-            float4 x =
-                *(const float4 *)(from + (half * NT * 8 + n) * LINE + row);
-
-            sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w;
-        }
+    for (int i = 0; i < PARTS_MOST; i++)
+        x[i] = i < parts ? cluster_four (at, i) : make_float4 (0, 0, 0, 0);
+#pragma unroll
+    for (int i = 0; i < PARTS_MOST; i++) {
+        sum.x += x[i].x, sum.y += x[i].y;
+        sum.z += x[i].z, sum.w += x[i].w;
     }
     return sum;
 }
@@ -208,148 +223,166 @@ static __device__ void take_sums (float *rstd, const args &a, int first_row)
     put_rstd (rstd, a, n, sum);
 }
 
-template <typename T>
-static __device__ void four (const uint16_t *from, float *x)
-{
-    uint2 r = *(const uint2 *)from;
+/* Four neighbours of a row that a thread adds up and writes. */
+struct spot {
+    size_t at;
+    int n, row, o; /* of x, of the block's and all rows of w */
+    bool there;
+};
 
+/* [lanes]: log2 of those that have a row of x together. */
+template <int NT>
+static __device__ __forceinline__ spot spot_of (const args &a, int i, int lanes,
+                                                int first_row)
+{
+    int rows = a.pair ? TALL / 2 : TALL;
+    spot p;
+
+    p.n = i >> lanes;
+    p.row = ((int)blockIdx.y << lanes | (i & ((1 << lanes) - 1))) * 4;
+    p.o = (int)blockIdx.x * rows + p.row;
+    p.there = p.n < NT * 8 && first_row + p.n < a.N && p.o < a.out;
+    p.at = (size_t)(first_row + p.n) * a.out + p.o;
+    return p;
+}
+
+static __device__ __forceinline__ int lanes_of (const args &a)
+{
+    return __ffs ((a.pair ? TALL / 2 : TALL) / 4 / (int)gridDim.y) - 1;
+}
+
+/* What is added there, and the next norm's weight. */
+struct rest {
+    uint2 add, next;
+};
+
+static __device__ __forceinline__ rest rest_of (const args &a, const spot &p)
+{
+    rest r = {};
+
+    if (p.there && a.add)
+        r.add = *(const uint2 *)(a.add + p.at);
+    if (p.there && a.next)
+        r.next = *(const uint2 *)(a.next + p.o);
+    return r;
+}
+
+/* On their way while the products are made, for two spots. */
+template <int NT>
+static __device__ __forceinline__ void call_rest (rest (&r)[2], const args &a,
+                                                  int first_row)
+{
+#pragma unroll
+    for (int u = 0; u < 2; u++)
+        r[u] = rest_of (a, spot_of<NT> (a, (int)threadIdx.x + u * THREADS,
+                                        lanes_of (a), first_row));
+}
+
+template <typename T>
+static __device__ __forceinline__ void split_four (float *x, uint2 r)
+{
     T::two (r.x, x);
     T::two (r.y, x + 2);
 }
 
 template <typename T>
-static __device__ void put_four (uint16_t *to, const float *x)
+static __device__ __forceinline__ uint2 join_four (const float *x)
 {
-    *(uint2 *)to = make_uint2 (T::pair (x), T::pair (x + 2));
+    return make_uint2 (T::pair (x), T::pair (x + 2));
 }
 
-/* Write four neighbours of row n; returns their squares, for what is next. */
 template <typename T>
-static __device__ float finish (const args &a, float4 sum, float4 other,
-                                float rstd, size_t n, int o)
+static __device__ __forceinline__ void round_four (float *x)
 {
-    float x[4] = {sum.x, sum.y, sum.z, sum.w};
-    float u[4] = {other.x, other.y, other.z, other.w}, more[4], squares = 0;
-    size_t at = n * a.out + o;
+    split_four<T> (x, join_four<T> (x));
+}
 
+/* Sums of four neighbours times [by], rounded. */
+template <typename T>
+static __device__ __forceinline__ void scale_four (float *x, float4 sum,
+                                                   float by)
+{
+    x[0] = sum.x * by, x[1] = sum.y * by;
+    x[2] = sum.z * by, x[3] = sum.w * by;
+    round_four<T> (x);
+}
+
+/* Write them; returns their squares, for what is next. */
+template <typename T>
+static __device__ __forceinline__ float finish (const args &a, const spot &p,
+                                                const rest &r, float4 sum,
+                                                float4 other, float rstd)
+{
+    float x[4], more[4], squares = 0;
+
+    scale_four<T> (x, sum, rstd);
+    if (a.bias) {
+        split_four<T> (more, *(const uint2 *)(a.bias + p.o));
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-        x[i] = T::get (T::put (x[i] * rstd));
-        if (a.bias)
-            x[i] = T::get (T::put (x[i] + T::get (a.bias[o + i])));
-        if (a.pair)
-            x[i] = x[i] * T::sigmoid (x[i]) * T::get (T::put (u[i] * rstd));
+        for (int i = 0; i < 4; i++)
+            x[i] += more[i];
+        round_four<T> (x);
+    }
+    if (a.pair) {
+        scale_four<T> (more, other, rstd);
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            x[i] = x[i] * T::sigmoid (x[i]) * more[i];
     }
     if (a.add) {
-        four<T> (a.add + at, more);
+        split_four<T> (more, r.add);
 #pragma unroll
         for (int i = 0; i < 4; i++)
             x[i] += more[i];
     }
-    put_four<T> (a.y + at, x);
+    *(uint2 *)(a.y + p.at) = join_four<T> (x);
     if (!a.next)
         return 0;
-    four<T> (a.next + o, more);
+    round_four<T> (x);
+    split_four<T> (more, r.next);
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        x[i] = T::get (T::put (x[i]));
         squares += x[i] * x[i];
         x[i] *= more[i];
     }
-    put_four<T> (a.scaled + at, x);
+    *(uint2 *)(a.scaled + p.at) = join_four<T> (x);
     return squares;
 }
 
-/* 1 / root mean square of each row of x, from what this product has of it. */
-template <int NT>
-static __device__ void join_squares (const args &a, float *ss, float *rstd)
+/* Add up a share of the block's rows of w, and write it; whole warps, for the sums
+ * of a row's lanes. [r] is of the first two spots. */
+template <typename T, int NT>
+static __device__ __forceinline__ void reduce (const args &a, float *part,
+                                               const float *rstd, int first_row,
+                                               rest (&r)[2])
 {
-    cg::cluster_group all = cg::this_cluster ();
-    int n = (int)threadIdx.x, parts = (int)gridDim.y;
-    float sum = 0;
-
-    if (n >= NT * 8)
-        return;
-    for (int s = 0; a.norm && s < parts; s++) {
-        const float *from = parts > 1 ? all.map_shared_rank (ss, s) : ss;
-
-        sum += from[n] + from[NT * 8 + n];
-    }
-    rstd[n] = a.norm ? rsqrtf (sum / a.in + a.eps) : 1;
-}
-
-/* What this thread is to add, and the next norm's weight, into the
- * multiprocessor's cache while the products are made. */
-template <int NT>
-static __device__ void call_rest (const args &a, int first_row)
-{
-    int rows = a.pair ? TALL / 2 : TALL, each = rows / (int)gridDim.y;
-
-    for (int i = (int)threadIdx.x; i < NT * 8 * each / 4; i += THREADS) {
-        int n = first_row + i / (each / 4);
-        int o = (int)blockIdx.x * rows + (int)blockIdx.y * each
-                + i % (each / 4) * 4;
-        uint2 r;
-
-        if (n >= a.N || o >= a.out)
-            continue;
-        if (a.add)
-            asm volatile("ld.global.v2.u32 {%0, %1}, [%2];"
-                         : "=r"(r.x), "=r"(r.y)
-                         : "l"(a.add + (size_t)n * a.out + o));
-        if (a.next)
-            asm volatile("ld.global.v2.u32 {%0, %1}, [%2];"
-                         : "=r"(r.x), "=r"(r.y)
-                         : "l"(a.next + o));
-    }
-}
-
-/* Until the cluster's other blocks have read here: of what was read, all has been
- * used, and nothing that was written must be seen by then. */
-static __device__ void leave_cluster (void)
-{
-    asm volatile("barrier.cluster.arrive.relaxed.aligned;\n"
-                 "barrier.cluster.wait.aligned;" ::
-                     : "memory");
-}
-
-/* Add up a share of the block's rows of w, and write it. */
-template <typename T, int NT, int HALVES>
-static __device__ void reduce (const args &a, float *part, float *ss,
-                               float *rstd, int first_row)
-{
-    cg::cluster_group all = cg::this_cluster ();
-    int parts = (int)gridDim.y, rows = a.pair ? TALL / 2 : TALL;
-    int each = rows / parts, first = (int)blockIdx.y * each;
+    int parts = (int)gridDim.y, lanes = lanes_of (a);
+    int items = min (NT * 8, a.N - first_row) << lanes;
     size_t blocks = (size_t)gridDim.x * parts;
 
-    if (!a.sums)
-        join_squares<NT> (a, ss, rstd);
-    __syncthreads ();
-    /* whole warps, of which each / 4 lanes have a row of x */
-    for (int i = (int)threadIdx.x; i < NT * 8 * each / 4; i += THREADS) {
-        int n = i / (each / 4), row = first + i % (each / 4) * 4;
-        int o = (int)blockIdx.x * rows + row;
+#pragma unroll 1
+    for (int i = (int)threadIdx.x; i / 32 * 32 < items; i += THREADS) {
+        spot p = spot_of<NT> (a, i, lanes, first_row);
+        rest now = r[0];
         float squares = 0;
 
-        n += first_row;
-        if (n < a.N && o < a.out) {
-            int k = n - first_row;
-            float4 sum = gather<NT, HALVES> (all, part, parts, k, row);
+        r[0] = r[1];
+        r[1] = rest_of (a, spot_of<NT> (a, i + 2 * THREADS, lanes, first_row));
+        if (p.there) {
+            float4 sum = gather (part, parts, p.n, p.row);
             float4 other = sum;
 
             if (a.pair)
-                other =
-                    gather<NT, HALVES> (all, part, parts, k, row + TALL / 2);
-            squares = finish<T> (a, sum, other, rstd[k], (size_t)n, o);
+                other = gather (part, parts, p.n, p.row + TALL / 2);
+            squares = finish<T> (a, p, now, sum, other, rstd[p.n]);
         }
         if (!a.next)
             continue;
-        for (int far = each / 8; far > 0; far /= 2)
+        for (int far = 1 << lanes >> 1; far > 0; far /= 2)
             squares += __shfl_xor_sync (0xffffffffu, squares, far);
-        if (n < a.N && i % (each / 4) == 0)
-            a.squares[(size_t)n * blocks + blockIdx.x * parts + blockIdx.y] =
-                squares;
+        if (p.there && (i & ((1 << lanes) - 1)) == 0)
+            a.squares[(size_t)(first_row + p.n) * blocks + blockIdx.x * parts
+                      + blockIdx.y] = squares;
     }
 }
 
@@ -368,15 +401,17 @@ static inline unsigned parts_of (const struct kern_product *p)
 
 static inline args args_of (const struct kern_product *p)
 {
-    return args{p->x,        p->w,           p->norm,
-                p->bias,     p->add,         p->next,
-                p->sums,     p->y,           p->scaled,
-                p->squares,  (int)p->N,      (int)p->in,
-                (int)p->out, (int)p->n_sums, (int)(p->in / DEEP / parts_of (p)),
-                p->pair,     (float)p->eps};
+    return args{p->x,           p->w,
+                p->bias,        p->add,
+                p->next,        p->sums,
+                p->y,           p->scaled,
+                p->squares,     (int)p->N,
+                (int)p->in,     (int)p->out,
+                (int)p->n_sums, (int)(p->in / DEEP / parts_of (p)),
+                p->pair,        (float)p->eps};
 }
 
-/* decode_wide.cu's: of up to 64 rows a block, x as it is. */
+/* decode_wide.cu's: of up to 64 rows a block, x as it is; without norm. */
 void decode_wide_bf16 (const struct kern_product *p, void *stream);
 void decode_wide_f16 (const struct kern_product *p, void *stream);
 

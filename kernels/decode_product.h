@@ -2,9 +2,8 @@
  * decode_product.h - products of few rows with a large weight on a GPU, bound by
  * the weight's way from memory
  *
- * A row's result hangs on the row and the shape of the weight, and has the same
- * bits every time: up to KERN_PRODUCT_FEW rows, and of more rows, or with [same],
- * whatever the batch is. */
+ * A row's result hangs on the row and the shape of the weight alone: it has the
+ * same bits every time, whatever the batch is. */
 #ifndef KERN_DECODE_PRODUCT_H
 #define KERN_DECODE_PRODUCT_H
 
@@ -33,11 +32,8 @@ extern "C" {
  * and of the launch:
  *   early  it may begin before the kernel before it on the stream has ended,
  *          whose results are waited for; w, norm, bias and next must be older
- *   same   few rows are summed as many
  *   split  parts that the sum over [in] is made in: 1, 2, 4 or 8; 0: by the
  *          shape of w alone */
-#define KERN_PRODUCT_FEW 16
-
 struct kern_product {
     const uint16_t *x, *w; /* (N,in); (out,in) */
     uint16_t *y;           /* (N,out) written */
@@ -50,7 +46,7 @@ struct kern_product {
     const float *sums;
     size_t n_sums;
     double eps; /* of norm, and of sums */
-    bool pair, early, same;
+    bool pair, early;
     int split;
 };
 

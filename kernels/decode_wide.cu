@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * decode_wide.cu - products of up to 64 rows with a large weight
  *
- * As decode_product.cu, but the tensor cores read both factors from shared
- * memory themselves, a warp group 64 rows of the weight at a time, so that 64
- * rows of x cost hardly more than the weight's way from memory. The sums of a
- * norm that was begun before are waited for behind the products.
+ * A block has TALL rows of the weight and a part of the sum; blocks of one cluster
+ * have the other parts, and add them up by each other's shared memory. The tensor
+ * cores read both factors from shared memory themselves, a warp group 64 rows of
+ * the weight at a time, so that 64 rows of x cost hardly more than the weight's way
+ * from memory. The sums of a norm that was begun before are waited for behind the
+ * products.
  *
  * PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate
  * Instructions" has the layout of a matrix descriptor, of rows of 128 bytes that
@@ -83,12 +85,17 @@ static __device__ void lay (float *part, const float (&c)[NT * 4])
 
 #endif
 
-/* The stages of a block, of which a multiprocessor is to have room for EACH. */
+/* The stages of a block, of which a multiprocessor is to have room for EACH. AHEAD
+ * are under way; with LAG one more is still read while the next is summed. */
 template <int NT, int EACH> struct ring {
     enum {
-        STAGES = EACH == 1   ? 8
+        LAG = EACH == 1,
+        STAGES = EACH == 1   ? (NT == 8   ? 9
+                                : NT == 4 ? 11
+                                          : 12)
                  : EACH == 2 ? (NT <= 2 ? 6 : 4)
                              : (NT <= 2 ? 4 : 3),
+        AHEAD = STAGES - 1 - LAG,
         STAGE = W_BYTES + NT * 8 * DEEP * 2,
         BYTES = STAGES * STAGE
     };
@@ -101,6 +108,7 @@ static __global__ void __launch_bounds__ (THREADS, EACH) wide_product (args a)
 {
 #if SERVED
     enum { STAGES = ring<NT, EACH>::STAGES, STAGE = ring<NT, EACH>::STAGE };
+    enum { AHEAD = ring<NT, EACH>::AHEAD, LAG = ring<NT, EACH>::LAG };
     enum { X_ROWS = NT * 8, HOLD = EACH < 3 /* registers */ };
     float4 held[HELD];
     bool hold;
@@ -112,28 +120,30 @@ static __global__ void __launch_bounds__ (THREADS, EACH) wide_product (args a)
     int group = (int)threadIdx.x / 128, first_row = (int)blockIdx.z * X_ROWS;
     float c[NT * 4] = {}, *part = (float *)room;
     way<NT> m;
+    rest r[2];
 
     early_go ();
     find_way (&m, a, at, first_row, (int)threadIdx.x / 8 % 8);
-    for (int i = 0; i < STAGES - 1 && i < a.chunks; i++)
+    for (int i = 0; i < AHEAD && i < a.chunks; i++)
         bring_w<STAGES> (m, i, STAGE);
     early_wait ();
-    for (int i = 0; i < STAGES - 1; i++) {
+    for (int i = 0; i < AHEAD; i++) {
         if (i < a.chunks)
             bring_x<STAGES> (m, i, STAGE);
         bring_commit ();
     }
-    call_rest<NT> (a, first_row);
+    call_rest<NT> (r, a, first_row);
     hold = a.sums && HOLD && hold_sums<NT> (held, a, first_row);
     if (a.sums && !hold)
         take_sums<NT> (rstd, a, first_row);
+#pragma unroll 1
     for (int i = 0; i < a.chunks; i++) {
         unsigned stage = at + (unsigned)(i % STAGES) * STAGE;
         uint64_t w = describe (stage + (unsigned)group * 64 * DEEP * 2);
         uint64_t x = describe (stage + W_BYTES);
-        int next = i + STAGES - 1;
+        int next = i + AHEAD;
 
-        bring_wait<STAGES> ();
+        bring_wait<AHEAD - 1> ();
         /* what was copied is to be read by the tensor cores */
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
         __syncthreads ();
@@ -147,19 +157,26 @@ static __global__ void __launch_bounds__ (THREADS, EACH) wide_product (args a)
         for (int k = 0; k < DEEP / 16; k++)
             multiply (T (), c, w + k * 2, x + k * 2);
         asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-        asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+        asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"((int)LAG)
+                     : "memory");
     }
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+#pragma unroll
+    for (int i = 0; i < NT * 4; i++)
+        asm volatile("" : "+f"(c[i])::"memory");
     if (hold)
         take_held<NT> (rstd, a, held);
+    else if (!a.sums && threadIdx.x < X_ROWS)
+        rstd[threadIdx.x] = 1;
     __syncthreads ();
     lay<NT> (part, c);
     if (gridDim.y > 1)
-        cg::this_cluster ().sync ();
+        cluster_tell ();
     else
         __syncthreads ();
-    reduce<T, NT, 1> (a, part, NULL, rstd, first_row);
+    reduce<T, NT> (a, part, rstd, first_row, r);
     if (gridDim.y > 1) /* others may still read here */
-        leave_cluster ();
+        cluster_leave ();
 #else
     (void)a;
 #endif

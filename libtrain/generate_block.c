@@ -67,7 +67,6 @@ static train_status_t product (struct kv_cache *c, struct kern_product p,
     p.eps = m->config.norm_eps;
     p.normed = p.norm ? c->norm : NULL;
     p.early = early (m);
-    p.same = c->same;
     if (!kern_product_fits (&p))
         return err_set (err, TRAIN_EINVAL,
                         "generate: weights of %zu x %zu are not aligned to 16 "

@@ -2,9 +2,11 @@
  * decode_bench.c - what a token costs: the products of a 1b model for few rows,
  * by cuBLASLt and by our own kernel, attention over kept keys, and a draw
  *
- *   decode_bench [ROWS...]   microseconds of one call within a graph of CALLS
- *                            with other weights each, and the rate that the
- *                            weights come at */
+ *   decode_bench [ROWS...]         microseconds of one call within a graph of CALLS
+ *                                  with other weights each, and the rate that the
+ *                                  weights come at
+ *   decode_bench layer [ROWS...]   of one of CALLS layers of a token, joined as
+ *                                  generation joins them */
 #include "config.h"
 
 #include <stdbool.h>
@@ -39,7 +41,7 @@ static struct {
     cudaStream_t stream;
     size_t N;
     int split; /* < 0: cuBLASLt */
-    bool early, plain, same;
+    bool early, plain;
     int32_t *slot, *at;
     float *table;
 } b;
@@ -63,7 +65,6 @@ static void one (int i)
 
     p.norm = s->norm && !b.plain ? b.norm : NULL;
     p.normed = b.normed;
-    p.same = b.same;
     p.add = s->add && !b.plain ? b.y : NULL;
     if (b.split >= 0)
         kern_product_bf16_cuda (&p, b.stream);
@@ -132,9 +133,6 @@ static void products (void)
         show ("own, plain");
         b.plain = false;
         show ("own");
-        b.same = true;
-        show ("own, same");
-        b.same = false;
         for (b.split = 1; b.split <= 8; b.split *= 2) {
             char way[32];
 
@@ -146,6 +144,7 @@ static void products (void)
 }
 
 enum { H = 32, G = 8, D = 64, T = 400, WORDS = 50304 };
+#define LAYER ((size_t)2048 * (3072 + 2048 + 2 * 8192 + 8192)) /* weights */
 
 static void one_attention (int i)
 {
@@ -157,10 +156,9 @@ static void one_attention (int i)
                                b.stream);
 }
 
-static void attention (size_t length)
+static void stand (size_t length)
 {
     int32_t host[2][64];
-    double ms;
 
     for (size_t n = 0; n < b.N; n++) {
         host[0][n] = (int32_t)n;
@@ -168,6 +166,13 @@ static void attention (size_t length)
     }
     must (cudaMemcpy (b.slot, host[0], 4 * b.N, cudaMemcpyHostToDevice));
     must (cudaMemcpy (b.at, host[1], 4 * b.N, cudaMemcpyHostToDevice));
+}
+
+static void attention (size_t length)
+{
+    double ms;
+
+    stand (length);
     for (int early = 0; early < 2; early++) {
         b.early = early;
         ms = (double)graph_ms (one_attention);
@@ -192,8 +197,102 @@ static void draws (void)
             1e3 * (double)graph_ms (one_draw));
 }
 
+static struct {
+    uint16_t *w, *x, *x2, *qkv, *att, *act, *scaled, *cache;
+    float *squares;
+    size_t keys;
+} l;
+
+static void link_to (struct kern_product *to, const struct kern_product *from)
+{
+    to->x = from->scaled;
+    to->sums = from->squares;
+    to->n_sums = kern_product_squares (from->in, from->out);
+}
+
+/* Layer i: four products and attention. */
+static void one_layer (int i)
+{
+    const uint16_t *w = l.w + (size_t)i * LAYER;
+    uint16_t *k = l.cache + (size_t)i * 2 * b.N * G * T * D;
+    struct kern_product common = {.N = b.N, .eps = 1e-6, .early = true};
+    struct kern_product qkv = common, out = common, up = common, down = common;
+
+    down.x = l.act, down.w = w + 2048 * (3072 + 2048 + 16384);
+    down.y = l.x, down.add = l.x2, down.in = 8192, down.out = 2048;
+    down.next = b.norm, down.scaled = l.scaled, down.squares = l.squares;
+    qkv.w = w, qkv.y = l.qkv, qkv.in = 2048, qkv.out = 3072;
+    link_to (&qkv, &down);
+    out.x = l.att, out.w = w + 2048 * 3072, out.y = l.x2, out.add = l.x;
+    out.in = out.out = 2048;
+    out.next = b.norm, out.scaled = l.scaled, out.squares = l.squares;
+    up.w = w + 2048 * 3072 + 2048 * 2048, up.y = l.act, up.in = 2048;
+    up.out = 8192, up.pair = true;
+    link_to (&up, &out);
+    kern_product_bf16_cuda (&qkv, b.stream);
+    if (l.keys > 0)
+        kern_attend_fwd_bf16_cuda (l.att, k, k + b.N * G * T * D, l.qkv,
+                                   b.table, b.table, b.slot, b.at, b.N, T, H, G,
+                                   D, 0.125, true, NULL, b.stream);
+    kern_product_bf16_cuda (&out, b.stream);
+    kern_product_bf16_cuda (&up, b.stream);
+    kern_product_bf16_cuda (&down, b.stream);
+}
+
+static void layers (void)
+{
+    static const size_t keys[] = {0, 256, 384};
+
+    printf ("layer %2zu rows", b.N);
+    for (size_t i = 0; i < 3; i++) {
+        l.keys = keys[i];
+        if (l.keys > 0)
+            stand (l.keys);
+        printf (", %zu keys %6.2f us", l.keys,
+                1e3 * (double)graph_ms (one_layer));
+    }
+    printf ("\n");
+    fflush (stdout);
+}
+
+/* Small values, no two cache lines of 8 MiB alike. */
+static uint16_t *random_on_gpu (size_t n)
+{
+    size_t some = n < (size_t)1 << 22 ? n : (size_t)1 << 22;
+    uint16_t *at = on_gpu (n * 2), *host = malloc (some * 2);
+    uint32_t x = 7;
+
+    if (host == NULL)
+        exit (1);
+    for (size_t i = 0; i < some; i++) {
+        x = x * 1664525 + 1013904223;
+        host[i] = (uint16_t)(0x3c00 | (x >> 9 & 0x807f));
+    }
+    must (cudaMemcpy (at, host, some * 2, cudaMemcpyHostToDevice));
+    for (size_t have = some; have < n; have += some)
+        must (cudaMemcpy (at + have, at,
+                          (n - have < some ? n - have : some) * 2,
+                          cudaMemcpyDeviceToDevice));
+    free (host);
+    return at;
+}
+
+static void make_layers (void)
+{
+    l.w = random_on_gpu (CALLS * LAYER);
+    l.cache = random_on_gpu ((size_t)CALLS * 2 * 64 * G * T * D);
+    l.x = on_gpu (64 * 2048 * 2);
+    l.x2 = on_gpu (64 * 2048 * 2);
+    l.qkv = on_gpu (64 * 3072 * 2);
+    l.att = random_on_gpu (64 * 2048);
+    l.act = random_on_gpu (64 * 8192);
+    l.scaled = random_on_gpu (64 * 2048);
+    l.squares = on_gpu (64 * 1024 * 4);
+}
+
 int main (int argc, char **argv)
 {
+    bool whole = argc > 1 && strcmp (argv[1], "layer") == 0;
     struct gemm_lt_opts opts = {.size = sizeof (opts)};
     char why[GEMM_LT_WHY] = "";
 
@@ -210,12 +309,18 @@ int main (int argc, char **argv)
         fprintf (stderr, "%s\n", why);
         return 1;
     }
-    for (int i = 1; i < argc; i++) {
+    if (whole)
+        make_layers ();
+    for (int i = 1 + whole; i < argc; i++) {
         long n = strtol (argv[i], NULL, 10);
 
         if (n < 1 || n > 64)
             return 2;
         b.N = (size_t)n;
+        if (whole) {
+            layers ();
+            continue;
+        }
         products ();
         attention (128);
         attention (256);
