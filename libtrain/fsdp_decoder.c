@@ -4,10 +4,8 @@
 
 #include "decoder_impl.h"
 #include "err.h"
-#include "optim.h"
 #include "fsdp_impl.h"
 #include "group_impl.h"
-#include "hf_impl.h"
 
 train_status_t train_decoder_create_bare (const train_decoder_config_t *config,
                                           train_decoder_t **ret_decoder,
@@ -144,51 +142,68 @@ static train_status_t check_place (const train_group_t *group,
                     gpu ? "on a GPU" : "in host memory", group->ops->name);
 }
 
-static train_status_t create (const struct fsdp_options *opts,
-                              train_group_t *group, train_decoder_t *d,
-                              train_shard_param_t *params, size_t n_params,
-                              size_t *visits, size_t n_visits,
-                              const struct fsdp_rules *rules,
-                              struct fsdp **ret_fsdp, train_error_t *err)
+/* What the engine asks of a decoder. */
+struct parts {
+    train_shard_param_t *params;
+    size_t n_params, *visits, n_visits;
+    struct fsdp_rules rules;
+};
+
+/* Always free_parts. */
+static train_status_t read_parts (const struct fsdp_options *opts,
+                                  train_decoder_t *d, struct parts *p,
+                                  train_error_t *err)
 {
-    bool sharded = opts->strategy >= TRAIN_SHARD_GRAD_OP;
-    train_status_t status = decoder_want_grads (d, err);
+    TRY (fsdp_read_params (d, &p->params, &p->n_params, err));
+    TRY (list_visits (d, &p->visits, &p->n_visits, err));
+    return fsdp_make_rules (opts, d, p->params, p->n_params, &p->rules, err);
+}
+
+static void free_parts (struct parts *p)
+{
+    fsdp_free_rules (&p->rules);
+    free (p->params);
+    free (p->visits);
+}
+
+/* Where its passes are enqueued, and what they may borrow meanwhile. */
+static void put_on_gpu (struct fsdp_model *model, const train_decoder_t *d)
+{
+    model->ops = d->ops;
+    model->device = d->device;
+    model->stream = d->stream;
+    model->loss = d->sum;
+    model->spend = spend;
+    model->settle = settle;
+    model->lend = lend;
+}
+
+/* The decoder as the engine sees it, which has gradients by now. */
+static struct fsdp_model model_of (train_decoder_t *d, const struct parts *p,
+                                   bool sharded)
+{
     struct fsdp_model model = {
         .dtype = train_decoder_config (d)->dtype,
-        .params = params,
-        .n_params = n_params,
-        .visits = visits,
-        .n_visits = n_visits,
+        .params = p->params,
+        .n_params = p->n_params,
+        .visits = p->visits,
+        .n_visits = p->n_visits,
         .set_unit = set_unit,
         .forget = forget,
         .bare = true,
         .arg = d,
         .weights = sharded ? NULL : train_decoder_weights (d)->data,
         .grads = sharded ? NULL : train_decoder_grads (d)->data,
-        .no_decay = rules->no_decay,
-        .frozen = rules->frozen,
+        .no_decay = p->rules.no_decay,
+        .frozen = p->rules.frozen,
         .sink = decoder_widest_vector (d),
-        .grad_at = rules->grad_at,
+        .grad_at = p->rules.grad_at,
         .n_grads = d->grad_numel,
     };
-    struct decoder_hooks hooks = {before, after, NULL};
 
-    if (train_decoder_config (d)->device.device_type == kDLCUDA) {
-        model.ops = d->ops;
-        model.device = d->device;
-        model.stream = d->stream;
-        model.loss = d->sum;
-        model.spend = spend;
-        model.settle = settle;
-        model.lend = lend;
-    }
-    if (status != TRAIN_OK)
-        return status;
-    TRY (check_place (group, d, err));
-    TRY (fsdp_create (opts, group, &model, ret_fsdp, err));
-    hooks.arg = *ret_fsdp;
-    decoder_set_hooks (d, &hooks);
-    return TRAIN_OK;
+    if (train_decoder_config (d)->device.device_type == kDLCUDA)
+        put_on_gpu (&model, d);
+    return model;
 }
 
 /* The decoder finds gradients apart where the engine has them. */
@@ -209,162 +224,40 @@ static train_status_t place_grads (const struct fsdp *f, train_decoder_t *d,
     return status;
 }
 
+/* After a failure *ret_fsdp may be set: it is to be destroyed. */
+static train_status_t create (const struct fsdp_options *opts,
+                              train_group_t *group, train_decoder_t *d,
+                              const struct parts *p, struct fsdp **ret_fsdp,
+                              train_error_t *err)
+{
+    struct decoder_hooks hooks = {before, after, NULL};
+    struct fsdp_model model;
+
+    TRY (decoder_want_grads (d, err));
+    TRY (check_place (group, d, err));
+    model = model_of (d, p, opts->strategy >= TRAIN_SHARD_GRAD_OP);
+    TRY (fsdp_create (opts, group, &model, ret_fsdp, err));
+    hooks.arg = *ret_fsdp;
+    decoder_set_hooks (d, &hooks);
+    return place_grads (*ret_fsdp, d, err);
+}
+
 train_status_t fsdp_of_decoder (const struct fsdp_options *opts,
                                 train_group_t *group, train_decoder_t *d,
                                 struct fsdp **ret_fsdp, train_error_t *err)
 {
-    train_shard_param_t *params = NULL;
-    size_t *visits = NULL, n_params = 0, n_visits = 0;
-    struct fsdp_rules rules = {0};
+    struct parts parts = {0};
     struct fsdp *f = NULL;
-    train_status_t status;
+    train_status_t status = read_parts (opts, d, &parts, err);
 
-    status = fsdp_read_params (d, &params, &n_params, err);
     if (status == TRAIN_OK)
-        status = list_visits (d, &visits, &n_visits, err);
-    if (status == TRAIN_OK)
-        status = fsdp_make_rules (opts, d, params, n_params, &rules, err);
-    if (status == TRAIN_OK)
-        status = create (opts, group, d, params, n_params, visits, n_visits,
-                         &rules, &f, err);
-    if (status == TRAIN_OK)
-        status = place_grads (f, d, err);
+        status = create (opts, group, d, &parts, &f, err);
     if (status != TRAIN_OK) {
         fsdp_destroy (f);
         (void)decoder_freeze (d, NULL, false, NULL);
     } else {
         *ret_fsdp = f;
     }
-    fsdp_free_rules (&rules);
-    free (params);
-    free (visits);
-    return status;
-}
-
-/* This rank's part of unit [unit], whose whole is [drawn]. */
-static train_status_t keep (struct fsdp *f, train_adamw_t *adamw,
-                            const train_decoder_t *d, size_t unit,
-                            const char *drawn, train_error_t *err)
-{
-    size_t first = decoder_unit (d, unit)->first;
-
-    for (size_t i = 0; i < train_decoder_n_params (d); i++) {
-        const train_param_t *p = train_decoder_param (d, i);
-        train_shard_range_t r = train_shard_range (f->plan, i, f->rank);
-
-        if (train_shard_param (f->plan, i)->unit != (int)unit)
-            continue;
-        TRY (fsdp_put (f, adamw, i,
-                       drawn + (p->offset - first + r.begin) * f->esize, err));
-    }
-    return TRAIN_OK;
-}
-
-train_status_t fsdp_init_decoder (struct fsdp *f, const train_decoder_t *d,
-                                  const train_safetensors_t *files,
-                                  uint64_t seed, train_adamw_t *adamw,
-                                  train_error_t *err)
-{
-    train_decoder_config_t c = *train_decoder_config (d);
-    train_decoder_t *draws = NULL; /* the same model, of the masters' type */
-    train_status_t status;
-
-    c.dtype = f->dtype;
-    c.device = (DLDevice){kDLCPU, 0};
-    status = decoder_create_bare (&c, &draws, err);
-    for (size_t u = 0; u < decoder_n_units (d) && status == TRAIN_OK; u++) {
-        char *drawn = malloc (decoder_unit (d, u)->count * f->esize);
-
-        if (!drawn) {
-            status =
-                err_set (err, TRAIN_ENOMEM, "no memory to draw unit %zu", u);
-            break;
-        }
-        if (files)
-            hf_unit (draws, files, u, seed, drawn);
-        else
-            decoder_init_unit (draws, u, seed, drawn);
-        status = keep (f, adamw, d, u, drawn, err);
-        free (drawn);
-    }
-    train_decoder_destroy (draws);
-    fsdp_updated (f);
-    return status;
-}
-
-static size_t grad_of_shard (const void *arg, size_t offset)
-{
-    (void)arg;
-    return offset;
-}
-
-static size_t grad_of_replica (const void *decoder, size_t offset)
-{
-    return decoder_grad_at (decoder, offset);
-}
-
-/* Gradients are of what trains alone, and so are masters that replicas have with
- * the moments. The decoder's stream may still be filling its weights. */
-static train_status_t part (const struct fsdp *f, const train_decoder_t *d,
-                            train_adamw_t *adamw, train_error_t *err)
-{
-    adamw_place_grads (adamw, (size_t)train_tensor_numel (&f->grads.t),
-                       f->sharded ? grad_of_shard : grad_of_replica, d);
-    if (f->sharded)
-        return TRAIN_OK;
-    TRY (f->ops->sync (f->stream, err));
-    return adamw_widen (adamw, &f->weights.t, err);
-}
-
-train_status_t fsdp_adamw (const struct fsdp *f, const train_decoder_t *d,
-                           const train_adamw_options_t *opts,
-                           train_adamw_t **ret_adamw, train_error_t *err)
-{
-    size_t n = train_decoder_n_params (d), k = 0;
-    train_dtype_t dtype = f->dtype;
-    train_adamw_options_t o = *opts;
-    train_param_t *params = calloc (n, sizeof (*params));
-    uint64_t *first = calloc (n, sizeof (*first));
-    train_adamw_t *adamw = NULL;
-    train_status_t status;
-
-    if (f->late && opts->stochastic) {
-        free (params);
-        free (first);
-        return err_set (
-            err, TRAIN_EINVAL,
-            "fsdp: round_late rounds to the nearest at each gather; "
-            "stochastic rounding needs a copy that stays");
-    }
-    if (!params || !first) {
-        free (params);
-        free (first);
-        return err_set (err, TRAIN_ENOMEM, "no memory for %zu parameters", n);
-    }
-    for (size_t i = 0; i < n; i++) {
-        train_shard_range_t r = train_shard_range (f->plan, i, f->rank);
-
-        if (r.count == 0 || f->frozen[i])
-            continue;
-        params[k] = *train_decoder_param (d, i);
-        params[k].decay &= !f->no_decay[i];
-        first[k] = params[k].offset + r.begin;
-        params[k].offset = r.at;
-        params[k++].count = r.count;
-    }
-    o.device = f->grads.t.device;
-    o.offload = f->opts.offload;
-    train_dtype_of (f->weights.t.dtype, &dtype, NULL);
-    status = adamw_create_at (
-        &o, dtype, (size_t)train_tensor_numel (&f->weights.t), params, first, k,
-        ADAMW_OWN | (f->sharded ? ADAMW_ORDER : 0) | fsdp_far (f), &adamw, err);
-    free (first);
-    free (params);
-    if (status == TRAIN_OK && f->apart)
-        status = part (f, d, adamw, err);
-    if (status == TRAIN_OK)
-        *ret_adamw = adamw;
-    else
-        train_adamw_destroy (adamw);
+    free_parts (&parts);
     return status;
 }
