@@ -1,20 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * mem_table.c - a rank's arrays in bytes: weights, gradients, moments,
- * activations */
+ * mem_table.c - a rank's arrays in bytes: the table, and activations in it */
 #include "config.h"
 
-#include "mem_table.h"
-
-#include <fnmatch.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "decoder_impl.h"
 #include "err.h"
 #include "fsdp.h"
-#include "fsdp_fit.h"
-#include "optim.h"
-#include "optim_far.h"
+#include "mem_impl.h"
 
 #include "kernels/kernels.h"
 #if HAVE_CUDA
@@ -22,24 +12,22 @@
 #include "kernels/linear_ce.h"
 #endif
 
-struct table {
-    struct mem_row *rows;
-    size_t n;
-};
-
-static void add (struct table *t, const char *what, const char *dtype,
-                 size_t bytes, bool acts)
+static void put (struct mem_rows *t, struct mem_row row)
 {
-    if (bytes > 0 && t->n < MEM_ROWS)
-        t->rows[t->n++] = (struct mem_row){what, dtype, bytes, acts, false};
+    if (row.bytes > 0 && t->n < MEM_ROWS)
+        t->rows[t->n++] = row;
 }
 
-static void add_far (struct table *t, const char *what, const char *dtype,
-                     size_t bytes)
+void mem_add (struct mem_rows *t, const char *what, const char *dtype,
+              size_t bytes, bool acts)
 {
-    add (t, what, dtype, bytes, false);
-    if (t->n > 0)
-        t->rows[t->n - 1].host = true;
+    put (t, (struct mem_row){what, dtype, bytes, acts, false});
+}
+
+void mem_add_far (struct mem_rows *t, const char *what, const char *dtype,
+                  size_t bytes)
+{
+    put (t, (struct mem_row){what, dtype, bytes, false, true});
 }
 
 int mem_pass (const train_trainer_options_t *o, int world)
@@ -60,239 +48,18 @@ static struct fsdp_options engine_of (const train_trainer_options_t *o)
     };
 }
 
-static size_t lines (size_t n)
-{
-    return (n + 63) / 64 * 64;
-}
-
-/* Bundles of flat units (train/shard.h, fsdp_flat.c): elements of each while it is
- * whole, of weights and of gradients; returns how many these are. */
-static size_t bundles (const train_decoder_t *m, const train_shard_plan_t *plan,
-                       size_t *weights, size_t *grads)
-{
-    size_t world = (size_t)train_shard_plan_layout (plan)->world, n = 0,
-           sum = 0;
-    bool cut = train_shard_moving (plan) != train_shard_size (plan);
-
-    for (size_t i = 0; i < train_shard_n_units (plan); i++) {
-        const train_shard_unit_t *u = train_shard_unit (plan, i);
-        size_t all = u->chunk * world;
-
-        if (u->bundle == n) {
-            sum = 0;
-            weights[n] = 0;
-            grads[n++] = cut ? lines (decoder_widest_vector (m)) : 0;
-        }
-        if (sum + all > weights[n - 1])
-            weights[n - 1] = sum + all;
-        sum += u->count;
-        if (!u->still)
-            grads[n - 1] += cut ? lines (all) : all;
-    }
-    return n;
-}
-
-/* Does it train? As fsdp_match marks them; patterns are its own, and checked
- * there. */
-static bool trains (const train_decoder_t *m, const char *frozen,
-                    const char *name)
-{
-    char pattern[512];
-
-    if (m->config.lora.rank > 0 && !decoder_is_lora (name))
-        return false;
-    for (const char *at = frozen ? frozen : ""; *at;) {
-        size_t n = strcspn (at, ",");
-
-        if (n < sizeof (pattern)) {
-            memcpy (pattern, at, n);
-            pattern[n] = '\0';
-            if (fnmatch (pattern, name, 0) == 0)
-                return false;
-        }
-        at += n + (at[n] == ',');
-    }
-    return true;
-}
-
-/* What stays as it is has no gradients, where that saves much. */
-static train_status_t freeze (train_decoder_t *m,
-                              const train_trainer_options_t *o,
-                              train_error_t *err)
-{
-    bool whole = o->strategy >= TRAIN_SHARD_GRAD_OP;
-    bool *frozen = calloc (m->n_params, sizeof (*frozen));
-    train_status_t status;
-
-    if (!frozen)
-        return err_set (err, TRAIN_ENOMEM, "no memory for %zu parameters",
-                        m->n_params);
-    for (size_t i = 0; i < m->n_params; i++)
-        frozen[i] = !trains (m, o->frozen, m->params[i].name);
-    status = decoder_freeze (m, frozen, !whole, err);
-    free (frozen);
-    return status;
-}
-
-/* Elements with moments and masters, of a rank of whose optimizer's [most] may
- * train (optim.c). Of a shard the rank is meant that has most. */
-static size_t with_moments (const train_decoder_t *m,
-                            const train_trainer_options_t *o, size_t most)
-{
-    size_t sum = 0;
-
-    for (size_t i = 0; i < m->n_params; i++)
-        if (trains (m, o->frozen, m->params[i].name))
-            sum += m->params[i].count;
-    return sum < most ? sum : most;
-}
-
-/* Is the embedding, whose backward reads no weights, alone in its bundle? */
-static bool is_bare (const train_shard_plan_t *plan)
-{
-    for (size_t i = 0; i < train_shard_n_units (plan); i++) {
-        const train_shard_unit_t *u = train_shard_unit (plan, i);
-
-        if (u->bundle == 0 && u->last > 0)
-            return false;
-    }
-    return true;
-}
-
-/* Bytes of weights and gradients that are whole for a while where the model is
- * sharded (fsdp_rooms.c); [w] and [g]: those of [n] bundles, and room for a stay
- * beside them. */
-static size_t count_rooms (const train_decoder_t *m,
-                           const train_trainer_options_t *o,
-                           const train_shard_plan_t *plan, bool gpu, size_t n,
-                           size_t *w, size_t *g)
-{
-    struct fsdp_pass pass = {.weights = w,
-                             .grads = g,
-                             .n = n + (m->config.tie && n > 1),
-                             .ahead = (size_t)o->prefetch,
-                             .bare = is_bare (plan),
-                             .behind = gpu};
-
-    for (size_t u = 0; u < n; u++) {
-        w[u] *= m->kern->elem_size;
-        g[u] *= o->no_sync ? 0 : m->kern->real_size;
-    }
-    w[n] = w[0]; /* a tied head visits the embedding's again */
-    g[n] = g[0];
-    if (o->strategy == TRAIN_FULL_SHARD && pass.ahead + 1 < n)
-        return fsdp_fit_pass (&pass, NULL, NULL, NULL);
-    return fsdp_fit (w, n, n, NULL) + fsdp_fit (g, pass.n, 1, NULL);
-}
-
-/* Gradients that are kept whole, and on the wire, in elements. */
-static void count_grads (const train_decoder_t *m,
-                         const train_trainer_options_t *o, size_t n, size_t *g,
-                         size_t *kept, size_t *wire)
-{
-    size_t most = 0;
-
-    *kept = 0;
-    for (size_t u = 0; u < n; u++) {
-        most = g[u] > most ? g[u] : most;
-        *kept += g[u];
-    }
-    g[n] = g[0];
-    *kept = o->no_sync ? *kept : 0;
-    *wire = !o->reduce_bf16 ? 0
-            : o->no_sync    ? 2 * most
-                         : fsdp_fit (g, n + (m->config.tie && n > 1), 1, NULL);
-}
-
-static train_status_t add_whole (struct table *t, const train_decoder_t *m,
-                                 const train_trainer_options_t *o,
-                                 const train_shard_plan_t *plan, bool gpu,
-                                 const char *wide, train_error_t *err)
-{
-    size_t rooms, kept, wire, n, units = decoder_n_units (m);
-    size_t *size = calloc (2 * (units + 1), sizeof (*size));
-
-    if (!size)
-        return err_set (err, TRAIN_ENOMEM, "no memory for %zu units", units);
-    n = bundles (m, plan, size, size + units + 1);
-    count_grads (m, o, n, size + units + 1, &kept, &wire);
-    rooms = count_rooms (m, o, plan, gpu, n, size, size + units + 1);
-    free (size);
-    if (rooms == 0)
-        return err_set (err, TRAIN_ENOMEM, "no memory for %zu units", units);
-    add (t, "whole units", "-", rooms, false);
-    add (t, "gradients of whole units", wide, kept * m->kern->real_size, false);
-    add (t, "gradients on their way", "BF16", 2 * wire, false);
-    return TRAIN_OK;
-}
-
-/* What passes through a GPU at each update (fsdp_far). */
-static unsigned pieces_of (const train_decoder_t *m,
-                           const train_trainer_options_t *o)
-{
-    unsigned how = m->config.dtype == TRAIN_BF16  ? ADAMW_FAR_BF16
-                   : m->config.dtype == TRAIN_F16 ? ADAMW_FAR_F16
-                                                  : ADAMW_FAR_F32;
-
-    return adamw_far_arrays (o->offload, o->offload_weights ? how : 0);
-}
-
-/* Weights and all that has their shape.
- *   plan    NULL: nothing is sharded
- *   gpu     in its memory; [alone]: one, and no group (trainer_gpu.c) */
-static train_status_t add_model (struct table *t, const train_decoder_t *m,
-                                 const train_trainer_options_t *o,
-                                 const train_shard_plan_t *plan, bool gpu,
-                                 bool alone, train_error_t *err)
-{
-    size_t real = m->kern->real_size, elem = m->kern->elem_size;
-    size_t held = m->numel, masters = held, late = 0, over, moments;
-    size_t grads = m->grad_numel + decoder_sink (m);
-    const char *wide = real == sizeof (double) ? "F64" : "F32";
-    const char *own = train_dtype_name (m->config.dtype);
-
-    if (plan) {
-        held = train_shard_size (plan);
-        masters = grads = train_shard_moving (plan);
-        late = o->round_late && elem < real ? masters : 0;
-        TRY (add_whole (t, m, o, plan, gpu, wide, err));
-    } else if (alone || m->grad_at) {
-        masters = with_moments (m, o, held);
-    }
-    over = plan && elem < real ? masters : held;
-    moments = plan && o->offload ? masters
-                                 : with_moments (m, o, plan ? masters : held);
-    add (t, "weights", own, o->offload_weights ? 0 : (held - late) * elem,
-         false);
-    add (t, "masters of the weights", wide,
-         elem == real || o->offload ? 0 : masters * real, false);
-    add (t, "gradients", wide, grads * real, false);
-    add (t, "AdamW's moments", wide, o->offload ? 0 : 2 * moments * real,
-         false);
-    add (t, "pieces of what is offloaded",
-         o->offload || !o->offload_weights ? wide : own,
-         adamw_far_bytes (o->offload ? moments : over, pieces_of (m, o)),
-         false);
-    if (o->offload)
-        add_far (t, "masters and moments", wide,
-                 ((elem < real ? masters : 0) + 2 * moments) * real);
-    if (o->offload_weights)
-        add_far (t, "weights, offloaded", own, held * elem);
-    return TRAIN_OK;
-}
-
 /* The arena's parts, in the order of its layout. */
-static void add_acts (struct table *t, const train_decoder_t *m,
+static void add_acts (struct mem_rows *t, const train_decoder_t *m,
                       const struct decoder_acts *a)
 {
     const char *own = train_dtype_name (m->config.dtype);
 
-    add (t, "activations: a block or the head", own, a->x.at, true);
-    add (t, "activations: kept by blocks", own, a->dx.at - a->x.at, true);
-    add (t, "activations: stream and logits", own, a->cosine.at - a->dx.at,
-         true);
-    add (t, "activations: tables and scratch", "-", a->bytes - a->cosine.at,
-         true);
+    mem_add (t, "activations: a block or the head", own, a->x.at, true);
+    mem_add (t, "activations: kept by blocks", own, a->dx.at - a->x.at, true);
+    mem_add (t, "activations: stream and logits", own, a->cosine.at - a->dx.at,
+             true);
+    mem_add (t, "activations: tables and scratch", "-", a->bytes - a->cosine.at,
+             true);
 }
 
 #if HAVE_CUDA
@@ -375,7 +142,6 @@ static train_status_t need_loan (train_decoder_t *m,
                                  struct decoder_need *need, train_error_t *err)
 {
     const struct fsdp_options f = engine_of (o);
-
     bool lends;
 
     if (o->strategy < TRAIN_SHARD_GRAD_OP)
@@ -447,7 +213,8 @@ train_status_t mem_acts (const train_decoder_config_t *model, bool sm_90a,
     TRY (decoder_create_bare (&c, &m, err));
     need = need_of (m, false);
     status = lay (m, gpu, sm_90a, rows, seq, &need, &acts, err);
-    *ret = acts.bytes;
+    if (status == TRAIN_OK)
+        *ret = acts.bytes;
     train_decoder_destroy (m);
     return status;
 }
@@ -473,7 +240,7 @@ static train_status_t make (const train_decoder_config_t *model,
 
     c.device = (DLDevice){kDLCPU, 0};
     TRY (decoder_create_bare (&c, ret, err));
-    return freeze (*ret, l->o, err);
+    return mem_freeze (*ret, l->o, err);
 }
 
 /* Of a pass of [rows]; where a step has one pass gradients are lent. */
@@ -505,7 +272,7 @@ train_status_t mem_table (const train_decoder_config_t *model, bool sm_90a,
 {
     const struct layout l = {
         model->device.device_type == kDLCUDA, sm_90a, o, world, seq, docs};
-    struct table t = {.rows = rows};
+    struct mem_rows t = {.rows = rows};
     struct decoder_acts acts = {0};
     train_shard_plan_t *plan = NULL;
     train_decoder_t *m = NULL;
@@ -516,7 +283,7 @@ train_status_t mem_table (const train_decoder_config_t *model, bool sm_90a,
     if (status == TRAIN_OK)
         status = acts_of (m, &l, mem_pass (o, world), &acts, err);
     if (status == TRAIN_OK)
-        status = add_model (&t, m, o, plan, l.gpu, is_alone (&l), err);
+        status = mem_add_model (&t, m, o, plan, l.gpu, is_alone (&l), err);
     if (status == TRAIN_OK) {
         add_acts (&t, m, &acts);
         *ret_n = t.n;

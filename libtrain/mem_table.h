@@ -33,7 +33,7 @@ train_status_t mem_table (const train_decoder_config_t *model, bool sm_90a,
                           size_t *ret_n, train_error_t *err);
 
 /* mem_acts - bytes of a decoder's activations of [rows] sequences of [seq] tokens
- * that have no room lent; 0 on failure, as mem_table has it. */
+ * that have no room lent. Errors as mem_table has them. */
 train_status_t mem_acts (const train_decoder_config_t *model, bool sm_90a,
                          int rows, int seq, size_t *ret, train_error_t *err);
 
