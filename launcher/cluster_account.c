@@ -157,7 +157,7 @@ static struct xlist *list_of (char *text)
     return list;
 }
 
-static json_t *pack (void *db, struct xlist *list, int64_t since)
+static json_t *pack (void *db, struct xlist *list)
 {
     struct record_out out = {0};
     struct kinds kinds = {.n = 0};
@@ -169,8 +169,7 @@ static json_t *pack (void *db, struct xlist *list, int64_t since)
     while ((job = slurm_list_next (it)))
         put_run (&out, &kinds, job);
     runs = record_json (&out);
-    return json_pack ("{s:b, s:o, s:I}", "gpus", kinds.n > 0, "runs", runs,
-                      "since", (json_int_t)since);
+    return json_pack ("{s:b, s:o}", "gpus", kinds.n > 0, "runs", runs);
 }
 
 static json_t *ask_account (const void *arg)
@@ -198,7 +197,7 @@ static json_t *ask_account (const void *arg)
     cond.userid_list = list_of (uid);
     cond.cluster_list = list_of (conf->cluster_name);
     list = ask_jobs (db, &cond);
-    return list ? pack (db, list, (int64_t)cond.usage_start) : NULL;
+    return list ? pack (db, list) : NULL;
 }
 
 static void read_run (struct record_in *in, struct cluster_job *job)
@@ -266,7 +265,6 @@ static int read_account (const json_t *json, struct account *ret,
     qsort (out.job, out.n, sizeof (*out.job), by_id);
     ret->there = true;
     ret->no_gpus = !json_is_true (json_object_get (json, "gpus"));
-    ret->since = json_integer_value (json_object_get (json, "since"));
     ret->runs = out;
     return RV_OK;
 }

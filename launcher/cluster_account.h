@@ -13,7 +13,6 @@ struct account {
     bool there;   /* slurmdbd has answered */
     bool no_gpus; /* it keeps no count of them: AccountingStorageTRES */
     struct cluster_jobs runs; /* by job id, the first run first */
-    int64_t since;            /* Unix; what had ended before is not in it */
 };
 
 /* account_load - what ran after [since] (Unix); within 10 s.

@@ -110,8 +110,9 @@ static const char *shell (void)
     return access ("/bin/bash", X_OK) ? "#!/bin/sh\n" : "#!/bin/bash\n";
 }
 
-char *request_job_sh (const struct request_new *from, const char *id,
-                      const char *dir)
+/* The text of job.sh, malloc'ed. */
+static char *job_sh (const struct request_new *from, const char *id,
+                     const char *dir)
 {
     struct text t = {0};
     char *out = fsio_join (from->state_dir, "outputs");
@@ -319,7 +320,7 @@ static int write_argv (const struct request_new *from,
 static int write_job_sh (const struct request_new *from,
                          const struct request *req, struct rv_error *err)
 {
-    char *text = request_job_sh (from, req->id, req->dir), name[32];
+    char *text = job_sh (from, req->id, req->dir), name[32];
     int status;
 
     jobfile_name ("job", "sh", from->candidate, name, sizeof (name));

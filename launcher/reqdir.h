@@ -176,8 +176,4 @@ void request_status_fini (struct request_status *status);
 char *request_log (const struct request *req, uint32_t job_id, int rank,
                    bool is_err);
 
-/* request_job_sh - the text of job.sh, malloc'ed (exposed for its test). */
-char *request_job_sh (const struct request_new *from, const char *id,
-                      const char *dir);
-
 #endif

@@ -16,7 +16,7 @@
 #define LIBS    "gpu_libraries"
 #define CHOICES "gemm_choices"
 
-void ckpt_tensors_fini (struct ckpt_tensors *t)
+static void drop_tensors (struct ckpt_tensors *t)
 {
     for (size_t i = 0; t->name && i < 2 * t->n; i++)
         free (t->name[i]);
@@ -70,9 +70,10 @@ static train_ckpt_piece_t piece_of (const struct ckpt_run *run, size_t i,
     return piece;
 }
 
-train_status_t ckpt_tensors_init (struct ckpt_tensors *t,
-                                  const struct ckpt_run *run,
-                                  train_error_t *err)
+/* Always drop_tensors. */
+static train_status_t list_tensors (struct ckpt_tensors *t,
+                                    const struct ckpt_run *run,
+                                    train_error_t *err)
 {
     size_t n = train_decoder_n_params (run->decoder);
 
@@ -110,7 +111,7 @@ static train_decoder_config_t config_of (const struct ckpt_run *run)
 
 void ckpt_save_fini (struct ckpt_save *s)
 {
-    ckpt_tensors_fini (&s->tensors);
+    drop_tensors (&s->tensors);
     free ((char *)s->config.data);
     free ((void *)s->bytes[1].data);
 }
@@ -161,7 +162,7 @@ train_status_t ckpt_save_init (struct ckpt_save *s, const char *dir,
         return err_set (err, TRAIN_EINVAL, "checkpoint: keep %d is below 1",
                         keep);
     TRY (opts_read (&own, sizeof (own), state, "checkpoint", err));
-    TRY (ckpt_tensors_init (&s->tensors, run, err));
+    TRY (list_tensors (&s->tensors, run, err));
     ckpt_meta_write (&s->meta, &own, &c);
     TRY (hf_config_text (&c, own.seq, &text, err));
     s->config =
@@ -261,12 +262,12 @@ static train_status_t read_open (train_ckpt_t *ckpt, const struct ckpt_run *run,
     if (status == TRAIN_OK)
         status = ckpt_meta_same_model (&there, &here, err);
     if (status == TRAIN_OK)
-        status = ckpt_tensors_init (&t, run, err);
+        status = list_tensors (&t, run, err);
     if (status == TRAIN_OK)
         status = train_ckpt_read (ckpt, t.piece, 3 * t.n, err);
     if (status == TRAIN_OK)
         status = read_choices (ckpt, run->decoder, err);
-    ckpt_tensors_fini (&t);
+    drop_tensors (&t);
     return status;
 }
 

@@ -29,11 +29,6 @@ struct ckpt_tensors {
     size_t n, n_beside;
 };
 
-train_status_t ckpt_tensors_init (struct ckpt_tensors *t,
-                                  const struct ckpt_run *run,
-                                  train_error_t *err);
-void ckpt_tensors_fini (struct ckpt_tensors *t); /* after a failure, too */
-
 /* All that a save hands on, kept together while it does; it points into
  * itself. */
 #define CKPT_DEVICE 256 /* bytes of a device's name, of libraries' versions */

@@ -78,7 +78,7 @@ struct maker {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     int refs;
-    bool done, given_up; /* the rest is under [lock] too */
+    bool done; /* the rest is under [lock] too */
     const struct mpi_api *api;
     int n, tag, rc;
     mpi_handle_t comm;

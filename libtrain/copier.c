@@ -173,7 +173,6 @@ static train_status_t make_ring (train_copier_t *c, size_t bytes,
                     "%zu MiB of pinned memory for copies instead of %zu (%s)",
                     bytes >> 20, asked >> 20, why.text);
     c->ring = ring;
-    c->ring_bytes = bytes;
     c->slots =
         (int)(bytes / c->chunk < COPY_SLOTS ? bytes / c->chunk : COPY_SLOTS);
     return TRAIN_OK;

@@ -86,8 +86,8 @@ struct train_copier {
     size_t chunk;
     int slots;
     char *ring;
-    size_t ring_bytes, ring_pinned; /* 0: pageable */
-    char *table;                    /* pinned: pieces, gates, fetched sums */
+    size_t ring_pinned; /* 0: pageable */
+    char *table;        /* pinned: pieces, gates, fetched sums */
     size_t table_pinned;
     uint64_t host_sums[COPY_N_SUMS];
     struct lane lane[COPY_GPUS];
@@ -168,9 +168,6 @@ train_status_t copy_ways_run (struct train_copy *job, train_copy_path_t path,
 /* copy_next - run the first copy of the queue; with the lock held, which it
  * gives away meanwhile. */
 void copy_next (train_copier_t *copier);
-
-/* copy_chunk - how the bytes are cut. */
-uint64_t copy_chunk (const struct train_copy *job, train_copy_path_t path);
 
 /* copy_slot - which sum chunk [c] of [n] belongs to. */
 static inline int copy_slot (uint64_t c, uint64_t n)

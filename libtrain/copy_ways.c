@@ -28,9 +28,9 @@ static uint64_t round_up (uint64_t x, uint64_t to)
     return (x + to - 1) / to * to;
 }
 
-/* Small copies are cut too, so that both directions are busy at once; one that
- * goes straight from memory to memory is cut for its sums alone. */
-uint64_t copy_chunk (const struct train_copy *job, train_copy_path_t path)
+/* How the bytes are cut. Small copies are too, so that both directions are busy at
+ * once; one that goes straight from memory to memory is cut for its sums alone. */
+static uint64_t chunk_of (const struct train_copy *job, train_copy_path_t path)
 {
     uint64_t chunk = round_up (job->bytes / 16, 4096);
 
@@ -328,7 +328,7 @@ train_status_t copy_ways_run (struct train_copy *job, train_copy_path_t path,
         .err = err,
     };
 
-    r.chunk = copy_chunk (job, path);
+    r.chunk = chunk_of (job, path);
     r.n = (job->bytes + r.chunk - 1) / r.chunk;
     r.ssum = r.s->lane ? r.s->lane->sums : r.c->host_sums;
     r.dsum = (r.d->lane ? r.d->lane->sums : r.c->host_sums) + COPY_SUMS;

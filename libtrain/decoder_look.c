@@ -104,8 +104,10 @@ train_status_t decoder_look_first (const struct decoder_look *look,
     return TRAIN_OK;
 }
 
-void decoder_look_param (const train_decoder_t *m, size_t offset, char *text,
-                         size_t size)
+/* "model.layers.0.mlp.up_proj.weight at [3, 5]": which parameter has the element
+ * [offset] of the arena. */
+static void name_element (const train_decoder_t *m, size_t offset, char *text,
+                          size_t size)
 {
     for (size_t i = 0; i < m->n_params; i++) {
         const train_param_t *p = &m->params[i];
@@ -149,7 +151,7 @@ static train_status_t look_at (struct decoder_look *look, size_t unit,
         return TRAIN_OK;
     look->found = true;
     look->when = look->visit;
-    decoder_look_param (m, offset + at, where, sizeof (where));
+    name_element (m, offset + at, where, sizeof (where));
     snprintf (look->text, sizeof (look->text), "%s in the %s %s", kind (inf),
               grads ? "gradient of" : "weight", where);
     return TRAIN_OK;

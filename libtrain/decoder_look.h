@@ -50,10 +50,4 @@ train_status_t decoder_look_first (const struct decoder_look *look,
                                    size_t n, size_t *ret, bool *ret_inf,
                                    train_error_t *err);
 
-/* decoder_look_param - "model.layers.0.mlp.up_proj.weight at [3, 5]": which
- * parameter has the element [offset] of the arena.
- *   text   (size) written */
-void decoder_look_param (const train_decoder_t *decoder, size_t offset,
-                         char *text, size_t size);
-
 #endif

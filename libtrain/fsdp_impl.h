@@ -13,7 +13,7 @@
 struct fsdp_work {
     bool on;
     train_work_t *work;
-    void *ready, *done; /* events of the GPU: its input is there; its result */
+    void *done; /* event of the GPU: its result is there */
 };
 
 /* A flat unit. */

@@ -33,7 +33,6 @@ struct join {
     int64_t deadline_ms;        /* of this join, as clock_ms counts */
     struct meet *meet;          /* by variables or at home, or NULL */
     rv_job_t *job;              /* by librvjob, or NULL */
-    unsigned round;             /* exchanges so far, names keys of librvjob */
     const char *name;           /* of the group */
     const char *address;        /* known already, or NULL */
     join_exchange_f exchange;   /* another way than both, or NULL */

@@ -27,8 +27,8 @@ static void add (struct plan *p, const char *what, const char *dtype,
             (struct mem_row){what, dtype, bytes, acts, host && p->gpu};
 }
 
-/* Place p of a row says token p + 1. */
-int mem_grpo_tokens (const struct mem_grpo *g, bool gpu)
+/* Of a row of a pass, whose place p says token p + 1. */
+static int row_tokens (const struct mem_grpo *g, bool gpu)
 {
     int step = gpu ? GRPO_GPU_STEP : 1;
     int T = g->prompt + g->opts->max_new - 1;
@@ -184,7 +184,7 @@ static train_status_t add_all (struct plan *p,
 {
     const train_trainer_options_t *o = &p->g->opts->trainer;
     int pass = mem_pass (o, p->g->world);
-    int T = mem_grpo_tokens (p->g, p->gpu);
+    int T = row_tokens (p->g, p->gpu);
     size_t work = grpo_work_bytes (p->m, pass, T);
 
     TRY (mem_table (model, p->sm_90a, o, p->g->world, T, false, p->rows, &p->n,

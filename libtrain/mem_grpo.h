@@ -36,7 +36,4 @@ train_status_t mem_grpo (const train_decoder_config_t *model, bool sm_90a,
                          const struct mem_grpo *how, struct mem_row *rows,
                          size_t *ret_n, train_error_t *err);
 
-/* mem_grpo_tokens - of a row of a pass. */
-int mem_grpo_tokens (const struct mem_grpo *how, bool gpu);
-
 #endif

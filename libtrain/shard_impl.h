@@ -22,7 +22,4 @@ struct train_shard_plan {
     size_t moving;       /* of a shard, before what is still */
 };
 
-/* shard_find - index of the parameter [name], looked for at [hint] first; -1. */
-long shard_find (const train_shard_plan_t *plan, const char *name, size_t hint);
-
 #endif

@@ -28,7 +28,8 @@ train_shard_range_t train_shard_range (const train_shard_plan_t *plan,
         .begin = from - begin, .count = to - from, .at = u->at + from - low};
 }
 
-long shard_find (const train_shard_plan_t *plan, const char *name, size_t hint)
+/* Index of the parameter [name], looked for at [hint] first; -1. */
+static long find (const train_shard_plan_t *plan, const char *name, size_t hint)
 {
     if (hint < plan->n_params && strcmp (plan->params[hint].name, name) == 0)
         return (long)hint;
@@ -92,7 +93,7 @@ static train_status_t find_old (const train_shard_plan_t *from,
                                 const train_shard_param_t *p, size_t hint,
                                 size_t *ret, train_error_t *err)
 {
-    long old = shard_find (from, p->name, hint);
+    long old = find (from, p->name, hint);
 
     if (old < 0)
         return err_set (err, TRAIN_EINVAL, "shard: %s is not in the old layout",

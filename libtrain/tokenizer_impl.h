@@ -34,8 +34,6 @@ struct tok_map {
     uint32_t *slot;
     size_t mask;
 };
-train_status_t tok_map_make (struct tok_map *map, const struct tok_str *strs,
-                             size_t n, train_error_t *err);
 int32_t tok_map_find (const struct tok_map *map, const struct tok_str *strs,
                       const char *s, size_t n);
 
@@ -211,10 +209,9 @@ void tok_bpe_free (struct tok_bpe *bpe);
 /* tokenizer_vocab.c: "model". bpe->byte_level is set. */
 train_status_t tok_bpe_read (struct tok_bpe *bpe, const json_t *model,
                              train_error_t *err);
-/* The byte that a character of a byte-level token stands for, or -1; and back
- * (GPT-2's bytes_to_unicode). */
+/* The byte that a character of a byte-level token stands for, or -1 (GPT-2's
+ * bytes_to_unicode, back). */
 int tok_byte_of (uint32_t c);
-uint32_t tok_char_of (uint8_t byte);
 
 /* tokenizer_decode.c: add the text. TRAIN_EINVAL: an id that is no token. */
 train_status_t tok_decode (const train_tokenizer_t *t, struct tok_buf *ret,

@@ -10,8 +10,8 @@
 
 #define IDS_MAX (1 << 24)
 
-train_status_t tok_map_make (struct tok_map *map, const struct tok_str *strs,
-                             size_t n, train_error_t *err)
+static train_status_t make_map (struct tok_map *map, const struct tok_str *strs,
+                                size_t n, train_error_t *err)
 {
     size_t size = 16;
 
@@ -54,7 +54,7 @@ static bool itself (uint32_t b)
            || (b >= 0xae && b <= 0xff);
 }
 
-uint32_t tok_char_of (uint8_t byte)
+static uint32_t char_of (uint8_t byte)
 {
     uint32_t c = 0x100;
 
@@ -122,7 +122,7 @@ static train_status_t read_vocab (struct tok_bpe *b, json_t *vocab,
                             to->s, key);
         TRY (copy (to, key, strlen (key), err));
     }
-    return tok_map_make (&b->map, b->vocab, b->n, err);
+    return make_map (&b->map, b->vocab, b->n, err);
 }
 
 /* The bytes that a token's characters stand for; none where some does not. */
@@ -154,7 +154,7 @@ static train_status_t read_bytes (struct tok_bpe *b, train_error_t *err)
 
     for (int i = 0; i < 256; i++) {
         size_t n = b->byte_level
-                       ? utf8_put (name, tok_char_of ((uint8_t)i))
+                       ? utf8_put (name, char_of ((uint8_t)i))
                        : (size_t)snprintf (name, sizeof (name), "<0x%02X>", i);
 
         b->of_byte[i] = tok_map_find (&b->map, b->vocab, name, n);
@@ -171,7 +171,7 @@ static train_status_t read_bytes (struct tok_bpe *b, train_error_t *err)
         return err_set (err, TRAIN_ENOMEM, "no memory for %zu tokens", b->n);
     for (size_t i = 0; i < b->n; i++)
         TRY (to_bytes (&b->vocab[i], &b->bytes[i], err));
-    return tok_map_make (&b->map_bytes, b->bytes, b->n, err);
+    return make_map (&b->map_bytes, b->bytes, b->n, err);
 }
 
 static void put_merge (struct tok_bpe *b, uint64_t pair, uint32_t rank,

@@ -123,9 +123,6 @@ train_status_t trainer_pass (train_trainer_t *trainer, int p, double *loss_sum,
  * Collective. */
 train_status_t trainer_look (train_trainer_t *trainer, train_error_t *err);
 
-/* trainer_note_saved - step [step] is safe in [where]. */
-void trainer_note_saved (train_trainer_t *trainer, const char *where,
-                         int64_t step);
 /* trainer_name_saved - with a rank goes its part of a sharded model: add to
  * TRAIN_EPEER and TRAIN_ETIMEDOUT from where to go on. Returns [status]. */
 train_status_t trainer_name_saved (train_trainer_t *trainer,

@@ -18,7 +18,8 @@
 #include "ckpt_run.h"
 #include "err.h"
 
-void trainer_note_saved (train_trainer_t *t, const char *where, int64_t step)
+/* Step [step] is safe in [where]. */
+static void note_saved (train_trainer_t *t, const char *where, int64_t step)
 {
     char *copy = strdup (where);
 
@@ -37,7 +38,7 @@ static void look_again (train_trainer_t *t)
 
     if (t->saving_in && train_ckpt_find (t->saving_in, &path, NULL) == TRAIN_OK
         && train_ckpt_open (path, &ckpt, NULL) == TRAIN_OK)
-        trainer_note_saved (t, t->saving_in, train_ckpt_step (ckpt));
+        note_saved (t, t->saving_in, train_ckpt_step (ckpt));
     train_ckpt_close (ckpt);
     free (path);
 }
@@ -224,7 +225,7 @@ train_status_t train_trainer_save_wait (train_trainer_t *t, train_error_t *err)
         status = train_ckpt_wait (t->saver, err);
     status = trainer_agree (t->group, status, err);
     if (status == TRAIN_OK)
-        trainer_note_saved (t, t->saving_in, t->saving_step);
+        note_saved (t, t->saving_in, t->saving_step);
     else
         trainer_name_saved (t, status, err);
     free (t->saving_in);
@@ -433,6 +434,6 @@ train_status_t train_trainer_load (train_trainer_t *t, const char *path,
         status = t->source.loaded (t->source.arg, found, err);
     free (found);
     if (status == TRAIN_OK)
-        trainer_note_saved (t, path, t->step);
+        note_saved (t, path, t->step);
     return status;
 }

@@ -59,7 +59,7 @@ const char *wish_constraint_name (enum cli_client client)
                                   : "SLURM_CONSTRAINT";
 }
 
-const char *wish_gpus_name (enum cli_client client)
+static const char *gpus_name (enum cli_client client)
 {
     switch (client) {
     case CLI_SBATCH:
@@ -400,7 +400,7 @@ size_t wish_vars (const struct wish *w, const struct gpu_request *req,
 
     if (w->inside)
         return 0;
-    n = add (ret, n, wish_gpus_name (w->client), "%s%s%" PRIu32, site->type,
+    n = add (ret, n, gpus_name (w->client), "%s%s%" PRIu32, site->type,
              site->type[0] ? ":" : "", req->count);
     return w->client == CLI_SRUN ? srun_vars (w, req, site, ret, n) : n;
 }

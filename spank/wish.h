@@ -120,9 +120,6 @@ int wish_parse_env (const char *text, bool *ret_on, struct rv_error *err);
 const char *wish_partition_name (enum cli_client client);
 const char *wish_constraint_name (enum cli_client client);
 
-/* wish_gpus_name - "SLURM_GPUS", "SBATCH_GPUS", "SALLOC_GPUS". */
-const char *wish_gpus_name (enum cli_client client);
-
 /* wish_dedicated - the type to ask for, so that MIG slices are not taken for
  * whole GPUs.
  *   offers     (n) distinct node configurations; may be empty when unknown

@@ -31,7 +31,6 @@ AC_DEFUN([X_AC_DEV], [
         [x_ac_cmocka_summary=yes], [x_ac_cmocka_summary="no (make check needs it; Debian: libcmocka-dev)"])
     AM_CONDITIONAL([HAVE_CMOCKA], [test "x$x_ac_cmocka_summary" = xyes])
     AM_CONDITIONAL([ENABLE_FUZZING], [test "x$enable_fuzzing" = xyes])
-    AM_CONDITIONAL([ENABLE_SANITIZERS], [test "x$enable_sanitizers" = xyes])
     AC_SUBST([DEV_CFLAGS])
     AC_SUBST([DEV_LDFLAGS])
 ])

@@ -48,7 +48,6 @@ struct exec_request {
     uint32_t gpus, nodes, tasks, tasks_per_node, cpus_per_task;
     uint32_t secrets;    /* how many stand in DIR/secrets */
     uint32_t candidates; /* jobs of the request; 0 = an older rv */
-    bool per_node;
     struct checkpoint checkpoint;
 };
 

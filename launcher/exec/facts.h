@@ -55,10 +55,6 @@ bool facts_compare (const struct facts *of, uint32_t n, const char *allow,
 
 void facts_fini (struct facts *f);
 
-/* program_resolve - what execvp(3) would run, by the PATH of this process.
- *   ret   (size) written; RV_ENOTFOUND when there is none */
-int program_resolve (const char *name, char *ret, size_t size);
-
 /* program_files - the files whose content makes the program: what argv[0]
  * resolves to, and the script that a python, a shell or a tool is given, where
  * that is a file.

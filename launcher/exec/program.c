@@ -25,7 +25,9 @@ static bool is_program (const char *path)
     return !stat (path, &st) && S_ISREG (st.st_mode) && !access (path, X_OK);
 }
 
-int program_resolve (const char *name, char *ret, size_t size)
+/* What execvp(3) would run, by the PATH of this process: RV_ENOTFOUND when there
+ * is none. */
+static int resolve (const char *name, char *ret, size_t size)
 {
     const char *path = getenv ("PATH");
 
@@ -74,7 +76,7 @@ void program_files (const struct command *cmd, char *const *argv,
     const char *script = cmd->program > 0 ? argv[cmd->program] : NULL;
 
     *ret = (struct program_files){.path = {"", ""}};
-    if (program_resolve (argv[0], ret->path[0], sizeof (ret->path[0])))
+    if (resolve (argv[0], ret->path[0], sizeof (ret->path[0])))
         ret->path[0][0] = '\0';
     /* A shell is no wrapper of command_scan's: its script is the next word. */
     if (cmd->program >= 0 && is_shell (argv[cmd->program]))
@@ -84,7 +86,7 @@ void program_files (const struct command *cmd, char *const *argv,
     if (is_file (script))
         snprintf (ret->path[1], sizeof (ret->path[1]), "%s", script);
     /* env, nice and others find their program in PATH */
-    else if (program_resolve (script, ret->path[1], sizeof (ret->path[1])))
+    else if (resolve (script, ret->path[1], sizeof (ret->path[1])))
         ret->path[1][0] = '\0';
 }
 

@@ -120,7 +120,6 @@ static const char *fill (const json_t *j, struct exec_request *r)
         return "schema";
     if (!launch || (strcmp (launch, "per_gpu") && strcmp (launch, "per_node")))
         return "launch";
-    r->per_node = !strcmp (launch, "per_node");
     get_string (j, "gpu_type", &r->gpu_type); /* may be null */
     r->mem_bytes =
         (uint64_t)json_integer_value (json_object_get (j, "mem_bytes"));

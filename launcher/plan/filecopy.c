@@ -54,7 +54,8 @@ static int by_hand (int in, int out, struct rv_error *err)
     return n ? failed (err) : RV_OK;
 }
 
-int filecopy_fd (int in, int out, bool *ret_cloned, struct rv_error *err)
+/* The bytes alone, as they are meanwhile. */
+static int copy_bytes (int in, int out, bool *ret_cloned, struct rv_error *err)
 {
     bool cloned = ioctl (out, FICLONE, in) == 0;
     ssize_t n;
@@ -91,7 +92,7 @@ int filecopy_steady (int in, int out, bool *ret_cloned, struct stat *ret_st,
         if (fstat (in, &before) || lseek (in, 0, SEEK_SET) < 0
             || lseek (out, 0, SEEK_SET) < 0 || ftruncate (out, 0))
             return failed (err);
-        if ((rc = filecopy_fd (in, out, ret_cloned, err)))
+        if ((rc = copy_bytes (in, out, ret_cloned, err)))
             return rc;
         if (fstat (in, &after))
             return failed (err);

@@ -9,18 +9,15 @@
 
 #include "plan/error.h"
 
-/* filecopy_fd - all that is in [in], from its beginning, into the empty [out].
+/* filecopy_steady - all that is in [in], which others may be writing, from its
+ * beginning into the empty [out]: again, up to three times, while it changes under
+ * the copy, then mode (of [in], less what is no permission) and time of change.
  *   ret_cloned   NULL is fine; true: no byte was copied, the two share blocks
  *                until one of them is written to
+ *   ret_st       [in]'s; may be NULL
  * Never a hard link: what is written into one file must not show in the other.
- * RV_EIO with strerror; [out] may then hold a part. Source: ioctl_ficlone(2),
- * copy_file_range(2). */
-int filecopy_fd (int in, int out, bool *ret_cloned, struct rv_error *err);
-
-/* filecopy_steady - the same of a file that others may be writing: again, up to
- * three times, while it changes under the copy, then mode (of [in], less what
- * is no permission) and time of change. [ret_st] is [in]'s, and may be NULL.
- * RV_EPEER where it never held still. */
+ * RV_EIO with strerror, RV_EPEER where it never held still; [out] may then hold a
+ * part. Source: ioctl_ficlone(2), copy_file_range(2). */
 int filecopy_steady (int in, int out, bool *ret_cloned, struct stat *ret_st,
                      struct rv_error *err);
 

@@ -29,16 +29,6 @@ int timefmt_format (const struct timespec *ts, char *buf, size_t size)
     return 0;
 }
 
-char *timefmt_now (char *buf, size_t size)
-{
-    struct timespec ts;
-
-    clock_gettime (CLOCK_REALTIME, &ts);
-    if (timefmt_format (&ts, buf, size) != 0 && size > 0)
-        buf[0] = '\0';
-    return buf;
-}
-
 /* Exactly n digits at *p, a number from lo to hi. */
 static bool take (const char **p, int n, int lo, int hi, int *ret)
 {

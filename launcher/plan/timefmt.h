@@ -16,9 +16,6 @@
  *   buf    (size) written, size >= TIMEFMT_SIZE */
 int timefmt_format (const struct timespec *ts, char *buf, size_t size);
 
-/* timefmt_now - the same for CLOCK_REALTIME. Returns buf. */
-char *timefmt_now (char *buf, size_t size);
-
 /* timefmt_parse - RFC 3339 text back to a point in time: any number of
  * fraction digits (those behind nanoseconds are dropped), "Z" or an offset, 'T'
  * or a blank. A leap second becomes the second after it. Anything else is

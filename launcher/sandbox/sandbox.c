@@ -72,6 +72,27 @@ static json_t *env_json (const char *conf, const char *path)
     return json_pack ("{s:s?, s:s?}", "SLURM_CONF", conf, "PATH", path);
 }
 
+/* PATH with the folder of this program first, malloc'ed, so that rv and rv-exec
+ * are found. */
+static int own_path (char **ret_path, struct rv_error *err)
+{
+    const char *path = getenv ("PATH");
+    char *self = NULL;
+    size_t len;
+    int rc = where_self (&self, err);
+
+    if (rc)
+        return rc;
+    path = path && *path ? path : "/usr/local/bin:/usr/bin:/bin";
+    len = strlen (self);
+    if (!strncmp (path, self, len) && (path[len] == ':' || !path[len]))
+        *ret_path = strdup (path);
+    else if (asprintf (ret_path, "%s:%s", self, path) < 0)
+        *ret_path = NULL;
+    free (self);
+    return *ret_path ? RV_OK : error_set (err, RV_ENOMEM, "out of memory");
+}
+
 /* Every key always; what is not known is null. [sb] NULL: nothing is there. */
 static json_t *sandbox_json (const char *dir, const char *state,
                              const struct sandbox *sb, double up_s)
@@ -84,7 +105,7 @@ static json_t *sandbox_json (const char *dir, const char *state,
 
     snprintf (conf, sizeof (conf), "%s/slurm.conf", dir);
     if (sb)
-        sandbox_path (&path, NULL);
+        own_path (&path, NULL);
     json_object_set_new (all, "nodes",
                          sb ? json_integer (sb->nodes) : json_null ());
     json_object_set_new (all, "gpus",
@@ -143,25 +164,6 @@ static void print_shape (const struct sandbox *sb)
 
 /* ---- finding one ---- */
 
-int sandbox_path (char **ret_path, struct rv_error *err)
-{
-    const char *path = getenv ("PATH");
-    char *self = NULL;
-    size_t len;
-    int rc = where_self (&self, err);
-
-    if (rc)
-        return rc;
-    path = path && *path ? path : "/usr/local/bin:/usr/bin:/bin";
-    len = strlen (self);
-    if (!strncmp (path, self, len) && (path[len] == ':' || !path[len]))
-        *ret_path = strdup (path);
-    else if (asprintf (ret_path, "%s:%s", self, path) < 0)
-        *ret_path = NULL;
-    free (self);
-    return *ret_path ? RV_OK : error_set (err, RV_ENOMEM, "out of memory");
-}
-
 /* The sandbox of [dir] if it is up. RV_ENOTFOUND none, RV_ESTATE not up. */
 static int find_up (const char *dir, struct sandbox *sb, struct rv_error *err)
 {
@@ -199,7 +201,7 @@ int sandbox_use (const char *dir, struct rv_error *err)
     if (rc || (rc = find_up (real, &sb, err)))
         return rc;
     sandbox_fini (&sb);
-    if ((rc = sandbox_path (&path, err)))
+    if ((rc = own_path (&path, err)))
         return rc;
     snprintf (conf, sizeof (conf), "%s/slurm.conf", real);
     if (setenv ("SLURM_CONF", conf, 1) || setenv ("PATH", path, 1))
@@ -387,7 +389,7 @@ static int verb_env (struct cmd_ctx *ctx, const char *dir,
                          hint, "cannot use the sandbox: %s", err.text);
     if (ctx->json) {
         rc = print_json (sandbox_json (dir, "up", &sb, -1));
-    } else if (!(rc = sandbox_path (&path, &err))) {
+    } else if (!(rc = own_path (&path, &err))) {
         snprintf (conf, sizeof (conf), "%s/slurm.conf", dir);
         fputs ("export SLURM_CONF=", stdout);
         print_quoted (conf);

@@ -13,8 +13,4 @@ extern const struct cmd cmd_sandbox;
  * RV_ENOTFOUND when no sandbox is up there, RV_EIO. */
 int sandbox_use (const char *dir, struct rv_error *err);
 
-/* sandbox_path - PATH with the folder of this program first, malloc'ed, so
- * that rv and rv-exec are found. */
-int sandbox_path (char **ret_path, struct rv_error *err);
-
 #endif

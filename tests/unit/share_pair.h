@@ -109,7 +109,7 @@ static void same_as (struct left before)
 
 struct two {
     train_peer_t *peer; /* of this side */
-    int end, ready[2];
+    int ready[2];
     pid_t child;
 };
 

@@ -24,7 +24,7 @@ struct product {
     bool ta, tb;
     size_t m, n, k, lda, ldb, ldc;
     double alpha, beta;
-    double *a, *b, *c;
+    double *a, *b;
 };
 
 static double at (const double *x, size_t ld, bool t, size_t i, size_t j)

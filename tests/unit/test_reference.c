@@ -16,7 +16,7 @@
 /* A kind that remembers what it was asked and fills all places. */
 struct made {
     int32_t ids[64], prompt[8], total[8];
-    int B, T, calls, closed;
+    int calls, closed;
     double temperature;
     train_status_t status;
 };
@@ -30,8 +30,6 @@ static train_status_t made_logps (void *self, const int32_t *ids,
     struct made *m = self;
 
     m->calls++;
-    m->B = B;
-    m->T = T;
     m->temperature = temperature;
     memcpy (m->ids, ids, (size_t)(B * T) * sizeof (*ids));
     memcpy (m->prompt, prompt_len, (size_t)B * sizeof (*prompt_len));
