@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "jsonout.h"
+#include "plan/fsio.h"
 
 #define CHUNK          65536
 #define LINE_MAX_BYTES (1 << 20) /* a longer line goes out in parts */
@@ -47,26 +48,13 @@ void logtail_fini (struct logtail *tail)
     tail->fd = -1;
 }
 
-static int write_all (int fd, const char *buf, size_t len, struct rv_error *err)
-{
-    while (len) {
-        ssize_t n = write (fd, buf, len);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return error_set (err, RV_EIO, "write: %s", strerror (errno));
-        buf += n;
-        len -= (size_t)n;
-    }
-    return RV_OK;
-}
-
 static int put_out (struct logtail *tail, const char *buf, size_t len,
                     struct rv_error *err)
 {
     live_erase (tail->live);
-    return write_all (tail->out_fd, buf, len, err);
+    if (fsio_write_all (tail->out_fd, buf, len))
+        return error_set (err, RV_EIO, "write: %s", strerror (errno));
+    return RV_OK;
 }
 
 /* Returns false when there is no such file yet. */

@@ -247,19 +247,11 @@ static int write_file (const struct request *req, const char *name,
         return error_set (err, RV_ENOMEM, "out of memory");
     }
     fd = open (path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
-    while (fd >= 0 && len) {
-        ssize_t n = write (fd, buf, len);
-
-        if (n < 0 && errno != EINTR)
-            break;
-        if (n > 0) {
-            buf += n;
-            len -= (size_t)n;
-        }
-    }
-    /* The mode as said, whatever the umask; a network file system reports a
-     * full disk at close. */
-    if (fd < 0 || len || fchmod (fd, mode) || close (fd))
+    /* The mode as said, whatever the umask. */
+    if (fd < 0 || fsio_write_all (fd, buf, len) || fchmod (fd, mode))
+        status = error_set (err, RV_EIO, "%s: %s", path, strerror (errno));
+    /* A network file system reports a full disk here. */
+    if (fd >= 0 && close (fd) && status == RV_OK)
         status = error_set (err, RV_EIO, "%s: %s", path, strerror (errno));
     free (path);
     return status;

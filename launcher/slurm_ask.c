@@ -26,6 +26,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "plan/fsio.h"
 #include "proc.h"
 
 #define REACH_MS     4000
@@ -46,26 +47,11 @@ static bool reachable (void)
     return false;
 }
 
-static int write_all (int fd, const char *buf, size_t len)
-{
-    while (len) {
-        ssize_t n = write (fd, buf, len);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return -1;
-        buf += n;
-        len -= (size_t)n;
-    }
-    return 0;
-}
-
 static int write_json (int fd, json_t *json_take)
 {
     char *text = json_take ? json_dumps (json_take, JSON_COMPACT) : NULL;
 
-    return text ? write_all (fd, text, strlen (text)) : -1;
+    return text ? fsio_write_all (fd, text, strlen (text)) : -1;
 }
 
 static int write_answer (int fd, slurm_ask_f f, const void *arg)
@@ -77,9 +63,9 @@ static int write_answer (int fd, slurm_ask_f f, const void *arg)
     value = f (arg);
     saved = errno;
     if (json_is_string (value))
-        return write_all (fd, TEXT_BYTE, 1)
-                       || write_all (fd, json_string_value (value),
-                                     json_string_length (value) + 1)
+        return fsio_write_all (fd, TEXT_BYTE, 1)
+                       || fsio_write_all (fd, json_string_value (value),
+                                          json_string_length (value) + 1)
                    ? -1
                    : 0;
     if (value)
@@ -100,7 +86,7 @@ static void child (int fd, int log, slurm_ask_f f, const void *arg)
         || dup2 (log < 0 ? null : log, 2) < 0)
         _exit (1);
     slurm_init (NULL);
-    if (!reachable () || write_all (fd, REACHED_BYTE, 1))
+    if (!reachable () || fsio_write_all (fd, REACHED_BYTE, 1))
         _exit (1);
     _exit (write_answer (fd, f, arg) ? 1 : 0);
 }

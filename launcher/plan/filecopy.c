@@ -13,27 +13,14 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "plan/fsio.h"
+
 #define PIECE (1 << 18)
 #define TRIES 3
 
 static int failed (struct rv_error *err)
 {
     return error_set (err, RV_EIO, "%s", strerror (errno));
-}
-
-static int write_all (int out, const char *buf, size_t len)
-{
-    while (len) {
-        ssize_t n = write (out, buf, len);
-
-        if (n < 0 && errno != EINTR)
-            return -1;
-        if (n > 0) {
-            buf += n;
-            len -= (size_t)n;
-        }
-    }
-    return 0;
 }
 
 /* What no call of the kernel copies, and the end of what one did. */
@@ -47,7 +34,7 @@ static int by_hand (int in, int out, struct rv_error *err)
     while ((n = read (in, buf, PIECE)) != 0) {
         if (n < 0 && errno == EINTR)
             continue;
-        if (n < 0 || write_all (out, buf, (size_t)n))
+        if (n < 0 || fsio_write_all (out, buf, (size_t)n))
             break;
     }
     free (buf);

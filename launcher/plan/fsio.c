@@ -123,8 +123,10 @@ static int open_temporary (int dir, mode_t mode, char *name, size_t size)
     return -1;
 }
 
-static int write_all (int fd, const char *buf, size_t len)
+int fsio_write_all (int fd, const void *data, size_t len)
 {
+    const char *buf = data;
+
     while (len > 0) {
         ssize_t n = write (fd, buf, len);
 
@@ -147,7 +149,7 @@ static int replace (int dir, const char *base, const void *buf, size_t len,
 
     if (fd < 0)
         return -1;
-    if (write_all (fd, buf, len) == 0 && (!sync || fsync (fd) == 0)) {
+    if (fsio_write_all (fd, buf, len) == 0 && (!sync || fsync (fd) == 0)) {
         if (close (fd) == 0 && renameat (dir, name, dir, base) == 0)
             return sync ? fsync (dir) : 0;
     } else {

@@ -33,6 +33,10 @@ int fsio_write (const char *path, const void *buf, size_t len, mode_t mode,
 int fsio_write_unsynced (const char *path, const void *buf, size_t len,
                          mode_t mode, struct rv_error *err);
 
+/* fsio_write_all - [len] bytes to an open descriptor, however few each write(2)
+ * takes. -1 with errno. */
+int fsio_write_all (int fd, const void *buf, size_t len);
+
 /* fsio_mkdir_p - make a folder and its parents, each with [mode] less the
  * umask. An existing folder is fine and keeps its mode. */
 int fsio_mkdir_p (const char *path, mode_t mode, struct rv_error *err);
