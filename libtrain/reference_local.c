@@ -6,14 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <xxhash.h>
-
 #include <train/policy.h>
 
+#include "decoder_hash.h"
 #include "decoder_impl.h"
 #include "err.h"
-
-#define PIECE ((size_t)16 << 20) /* bytes that are brought from a GPU at once */
 
 struct local {
     train_decoder_t *decoder;
@@ -50,61 +47,11 @@ static void fill_row (const int32_t *ids, int32_t prompt, int32_t total, int T,
         targets[t] = t + 1 >= prompt && t + 1 < total ? ids[t + 1] : -1;
 }
 
-/* [bytes] at [from] of the decoder's device; [room] has PIECE, on a GPU. */
-static train_status_t hash_on (const train_decoder_t *m, XXH3_state_t *state,
-                               const char *from, size_t bytes, char *room,
-                               train_error_t *err)
-{
-    if (!m->gpu) {
-        XXH3_64bits_update (state, from, bytes);
-        return TRAIN_OK;
-    }
-    for (size_t at = 0; at < bytes; at += PIECE) {
-        size_t n = bytes - at < PIECE ? bytes - at : PIECE;
-
-        TRY (m->ops->copy (room, from + at, n, m->stream, err));
-        TRY (m->ops->sync (m->stream, err));
-        XXH3_64bits_update (state, room, n);
-    }
-    return TRAIN_OK;
-}
-
-/* All that is no adapter. */
-static train_status_t hash_params (const struct local *l, XXH3_state_t *state,
-                                   char *room, train_error_t *err)
-{
-    const train_decoder_t *m = l->decoder;
-    const char *weights = l->weights ? l->weights : m->weights.t.data;
-    size_t size = m->kern->elem_size;
-
-    XXH3_64bits_reset (state);
-    for (size_t i = 0; i < m->n_params; i++) {
-        const train_param_t *p = &m->params[i];
-
-        if (!decoder_is_lora (p->name))
-            TRY (hash_on (m, state, weights + p->offset * size, p->count * size,
-                          room, err));
-    }
-    return TRAIN_OK;
-}
-
-/* A second copy of them may have no place. */
+/* Without adapters, which a base is without. */
 static train_status_t hash_weights (const struct local *l, uint64_t *ret,
                                     train_error_t *err)
 {
-    XXH3_state_t *state = XXH3_createState ();
-    char *room = malloc (PIECE);
-    train_status_t status;
-
-    if (state && room)
-        status = hash_params (l, state, room, err);
-    else
-        status = err_set (err, TRAIN_ENOMEM, "no memory to sum the weights");
-    if (status == TRAIN_OK)
-        *ret = XXH3_64bits_digest (state);
-    free (room);
-    XXH3_freeState (state);
-    return status;
+    return decoder_hash (l->decoder, l->weights, false, ret, err);
 }
 
 /* A base is first asked before anything has trained what is beside it. */

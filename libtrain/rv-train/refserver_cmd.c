@@ -13,16 +13,13 @@
 #include <string.h>
 #include <time.h>
 
-#include <xxhash.h>
-
 #include "cmd_options.h"
 #include "generate_cmd.h"
 
+#include "libtrain/decoder_hash.h"
 #include "libtrain/decoder_impl.h"
 #include "libtrain/err.h"
 #include "libtrain/token_file.h"
-
-#define PIECE ((size_t)16 << 20) /* bytes of weights that are summed at once */
 
 struct server {
     const char *model, *token_file;
@@ -116,40 +113,13 @@ static train_status_t read_options (struct server *s, int argc, char **argv,
     return TRAIN_OK;
 }
 
-static train_status_t sum_into (XXH3_state_t *state, const train_decoder_t *m,
-                                char *room, train_error_t *err)
-{
-    size_t all = m->numel * m->kern->elem_size;
-    const char *from = m->weights.t.data;
-
-    XXH3_64bits_reset (state);
-    for (size_t at = 0; at < all; at += PIECE) {
-        size_t n = all - at < PIECE ? all - at : PIECE;
-
-        TRY (m->ops->copy (room, from + at, n, m->stream, err));
-        TRY (m->ops->sync (m->stream, err));
-        XXH3_64bits_update (state, room, n);
-    }
-    return TRAIN_OK;
-}
-
-/* What tells one model from another: of all weights, as they are used. */
 static train_status_t sum_weights (struct server *s, train_error_t *err)
 {
-    XXH3_state_t *state = XXH3_createState ();
-    char *room = malloc (PIECE);
-    train_status_t status;
+    uint64_t sum;
 
-    if (state && room)
-        status = sum_into (state, s->decoder, room, err);
-    else
-        status = err_set (err, TRAIN_ENOMEM, "no memory to sum the weights");
-    if (status == TRAIN_OK)
-        snprintf (s->sum, sizeof (s->sum), "%016" PRIx64,
-                  (uint64_t)XXH3_64bits_digest (state));
-    free (room);
-    XXH3_freeState (state);
-    return status;
+    TRY (decoder_hash (s->decoder, NULL, true, &sum, err));
+    snprintf (s->sum, sizeof (s->sum), "%016" PRIx64, sum);
+    return TRAIN_OK;
 }
 
 static train_status_t open_model (struct server *s, train_error_t *err)
