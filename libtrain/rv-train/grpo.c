@@ -500,24 +500,6 @@ static train_status_t check_reference (const struct grpo *g, train_error_t *err)
     return trainer_agree (g->run.group, status, err);
 }
 
-static void say_end (const struct grpo *g)
-{
-    const struct run *r = &g->run;
-
-    if (!r->first)
-        return;
-    if (!g->begun)
-        printf ("nothing to do: the checkpoint has %" PRId64 " steps\n",
-                train_trainer_steps (r->trainer));
-    else
-        printf ("done: step %" PRId64 ", reward %.4f -> %.4f, %.1f s\n",
-                train_trainer_steps (r->trainer), g->first, g->last,
-                run_now () - r->begin_s);
-    if (r->saved >= 0)
-        printf ("checkpoint: %s/step-%08" PRId64 "\n", r->set->ckpt_dir,
-                r->saved);
-}
-
 static void close_all (struct grpo *g)
 {
     heard_close (g->heard);
@@ -564,7 +546,7 @@ train_status_t run_grpo (const struct settings *set,
     if (status == TRAIN_OK)
         status = check_reference (&g, err);
     if (status == TRAIN_OK && !*ret_stopped)
-        say_end (&g);
+        run_say_end (&g.run, g.begun, "reward", g.first, g.last);
     if (status == TRAIN_OK)
         status = train_trace_close (err);
     if (status == TRAIN_OK)

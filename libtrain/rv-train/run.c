@@ -466,20 +466,21 @@ static train_status_t take_steps (struct run *r,
     return run_save_last (r, err);
 }
 
-static void say_end (const struct run *r)
+void run_say_end (const struct run *r, bool begun, const char *what,
+                  double first, double last)
 {
     char from[PROGRESS_LOSS], to[PROGRESS_LOSS];
 
     if (!r->first)
         return;
-    if (!r->begun)
+    if (!begun)
         printf ("nothing to do: the checkpoint has %" PRId64 " steps\n",
                 train_trainer_steps (r->trainer));
     else
-        printf ("done: step %" PRId64 ", loss %s -> %s, %.1f s\n",
-                train_trainer_steps (r->trainer),
-                progress_loss (r->loss_begin, false, from),
-                progress_loss (r->loss_end, r->skipping, to),
+        printf ("done: step %" PRId64 ", %s %s -> %s, %.1f s\n",
+                train_trainer_steps (r->trainer), what,
+                progress_loss (first, false, from),
+                progress_loss (last, r->skipping, to),
                 run_now () - r->begin_s);
     if (r->saved >= 0)
         printf ("checkpoint: %s/step-%08" PRId64 "\n", r->set->ckpt_dir,
@@ -507,7 +508,7 @@ train_status_t run_training (const struct settings *set,
         status = take_steps (&r, stop, ret_stopped, err);
     progress_clear (&r.progress);
     if (status == TRAIN_OK && !*ret_stopped)
-        say_end (&r);
+        run_say_end (&r, r.begun, "loss", r.loss_begin, r.loss_end);
     if (status == TRAIN_OK)
         status = train_trace_close (err);
     if (status == TRAIN_OK)

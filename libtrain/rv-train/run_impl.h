@@ -32,6 +32,11 @@ double run_now (void); /* seconds */
 /* run_peak_bytes - the most that this process has held: of arrays on its GPU,
  * or of the host's memory. */
 int64_t run_peak_bytes (const struct run *r);
+/* run_say_end - on rank 0's stdout: what came of it, and the last checkpoint.
+ *   begun         a step was made
+ *   first, last   of [what], at the beginning and the end */
+void run_say_end (const struct run *r, bool begun, const char *what,
+                  double first, double last);
 /* run_say_skip - on stderr, when a step is the first of some to be skipped. */
 void run_say_skip (struct run *r, const train_metrics_t *m);
 
