@@ -233,6 +233,7 @@ Y
     frozen() { grep -qx FROZEN "$S"/cgroup/freezer/slurm_n1/uid_*/job_*/step_batch/freezer.state; }
     wait_for 60 frozen
     all=$(groups "$S")
+    [ -n "$all" ]
     run_cmd "$RV" sandbox down --dir "$S"
     [ "$status" = 0 ]
     wait_for 60 test ! -e "/proc/$(cat "$RVT/sleep.pid")" # but for its reaper
@@ -249,6 +250,7 @@ Y
         wait_for 60 test -s "$RVT/sleep.pid"
         SLURM_CONF=$S/slurm.conf scontrol suspend "$job"
         all=$(groups "$S")
+        [ -n "$all" ]
         /usr/bin/python3 -c 'import json, os, sys
 for d in json.load(open(sys.argv[1]))["daemons"]: os.kill(d["pid"], 9)' "$S/sandbox.json"
         [ "$way" != down ] || rm "$S/sandbox.json"

@@ -300,7 +300,8 @@ traced never' ]
     refused "rv: cannot read rv.conf: $CONF" srun --rv-mig true
     # Who asks for nothing of ours does not meet it.
     run_srun true
-    [ "$status" = 0 ] && [ -z "$output" ]
+    [ "$status" = 0 ]
+    [ -z "$output" ]
     none_queued
 }
 
