@@ -333,7 +333,7 @@ L
     shows '2 1 1 4 1 1 4'
     [ "$(jq -c .down_nodes status.json)" = '[{"name":"n1","state":"is failing","reason":"bad fan"}]' ]
     scontrol update nodename=n1 state=resume
-    SLURM_CONF=/nowhere separate "$RV" status --json
+    SLURM_CONF=$RVT/nowhere separate "$RV" status --json
     [ "$status" = 3 ]
     valid <<<"$output"
 }
@@ -350,7 +350,7 @@ L
     valid <<<"$output"
     jq -e '.requests[] | select(.name == "paid") | .gpus == 4 and .elapsed_s >= 1 and .elapsed_s < 30 and (.gpu_hours * 3600 - 4 * .elapsed_s | fabs) < 0.001 and .cost == null and (.running | not) and .gpu_type == "a100"' <<<"$output"
     jq -e '.requests[] | select(.name == "runs") | .running' <<<"$output"
-    SLURM_CONF=/nowhere separate "$RV" cost
+    SLURM_CONF=$RVT/nowhere separate "$RV" cost
     [ "$status" = 0 ]
     grep -qE '^[0-9]+ +paid +a100 +4 +00:00:[0-9]+ +0\.0' <<<"$output"
     separate "$RV" cost --since 5
