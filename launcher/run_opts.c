@@ -407,8 +407,40 @@ static int take_option (int c, int index, struct run_opts *opts,
     return RV_OK;
 }
 
+static int check_snapshot (const struct run_opts *opts, struct rv_error *err)
+{
+    for (size_t i = 0; i < opts->slurm.n; i++)
+        if (!opts->slurm.opt[i].name
+            && (!strncmp (opts->slurm.opt[i].value, "--chdir", 7)
+                || !strncmp (opts->slurm.opt[i].value, "-D", 2)))
+            return error_set (err, RV_EINVAL,
+                              "--snapshot runs in the copy of this folder, and "
+                              "--slurm=%.64s in another; leave one out",
+                              opts->slurm.opt[i].value);
+    return RV_OK;
+}
+
+static int check_follow (const struct run_opts *opts, struct rv_error *err)
+{
+    if (opts->dry_run)
+        return error_set (err, RV_EINVAL,
+                          "-f follows a job and --dry-run submits none; leave "
+                          "one out");
+    if (opts->slurm.array)
+        return error_set (err, RV_EINVAL,
+                          "-f follows one job and --array submits several; "
+                          "leave one out");
+    if (opts->json)
+        return error_set (err, RV_EINVAL,
+                          "-f prints the command's output and --json one "
+                          "object; leave one out");
+    return RV_OK;
+}
+
 int run_opts_check (const struct run_opts *opts, struct rv_error *err)
 {
+    int rc;
+
     if (opts->help)
         return RV_OK;
     if (opts->argc == 0)
@@ -432,27 +464,9 @@ int run_opts_check (const struct run_opts *opts, struct rv_error *err)
                           "--output brings results out of a snapshot, and "
                           "without one the job writes here itself; add "
                           "--snapshot, or leave it out");
-    for (size_t i = 0; opts->snapshot && i < opts->slurm.n; i++)
-        if (!opts->slurm.opt[i].name
-            && (!strncmp (opts->slurm.opt[i].value, "--chdir", 7)
-                || !strncmp (opts->slurm.opt[i].value, "-D", 2)))
-            return error_set (err, RV_EINVAL,
-                              "--snapshot runs in the copy of this folder, and "
-                              "--slurm=%.64s in another; leave one out",
-                              opts->slurm.opt[i].value);
-    if (opts->follow && opts->dry_run)
-        return error_set (err, RV_EINVAL,
-                          "-f follows a job and --dry-run submits none; leave "
-                          "one out");
-    if (opts->follow && opts->slurm.array)
-        return error_set (err, RV_EINVAL,
-                          "-f follows one job and --array submits several; "
-                          "leave one out");
-    if (opts->follow && opts->json)
-        return error_set (err, RV_EINVAL,
-                          "-f prints the command's output and --json one "
-                          "object; leave one out");
-    return RV_OK;
+    if (opts->snapshot && (rc = check_snapshot (opts, err)))
+        return rc;
+    return opts->follow ? check_follow (opts, err) : RV_OK;
 }
 
 static int next_option (int argc, char *argv[], int *ret_index)

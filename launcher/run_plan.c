@@ -108,6 +108,24 @@ static void add_slice_rule (struct maker *m, const struct site_mig *mig)
     };
 }
 
+/* What rv.conf says of profiles, as mig_resolve takes it; NULL when out of
+ * memory. */
+static struct mig_rule *slice_rules (const struct site_conf *conf)
+{
+    struct mig_rule *rules = calloc (conf->n_mig + 1, sizeof (*rules));
+
+    for (size_t i = 0; rules && i < conf->n_mig; i++)
+        rules[i] = (struct mig_rule){
+            .profile = conf->mig[i].profile,
+            .type = conf->mig[i].gres && !strncmp (conf->mig[i].gres, "gpu:", 4)
+                        ? conf->mig[i].gres + 4
+                        : "",
+            .max_per_job = conf->mig[i].max_per_job,
+            .partition = conf->mig[i].partition,
+        };
+    return rules;
+}
+
 /* find_slices - the type of the slices, where some are asked for, and what
  * rv.conf says of it. */
 static int find_slices (struct maker *m, uint32_t count, struct rv_error *err)
@@ -117,11 +135,10 @@ static int find_slices (struct maker *m, uint32_t count, struct rv_error *err)
     const char *type = o->mig    ? (o->mig_profile ? o->mig_profile : "")
                        : o->type ? o->type
                                  : conf->type;
-    struct mig_rule *rules = NULL;
+    struct mig_rule *rules;
     struct node_offer *offers;
     struct mig_request req = {.count = count};
     struct mig_choice choice;
-    size_t n = conf->n_mig;
     int rc = RV_OK;
 
     if (count == 0 || (!o->mig && !gres_is_mig (type)))
@@ -129,22 +146,13 @@ static int find_slices (struct maker *m, uint32_t count, struct rv_error *err)
     if ((rc = mig_parse (type, &req, err)))
         return rc;
     req.count = count;
-    rules = calloc (n + 1, sizeof (*rules));
+    rules = slice_rules (conf);
     offers = offers_make (m->cluster);
     if (!rules || !offers)
         rc = error_set (err, RV_ENOMEM, "out of memory");
-    for (size_t i = 0; rc == RV_OK && i < n; i++)
-        rules[i] = (struct mig_rule){
-            .profile = conf->mig[i].profile,
-            .type = conf->mig[i].gres && !strncmp (conf->mig[i].gres, "gpu:", 4)
-                        ? conf->mig[i].gres + 4
-                        : "",
-            .max_per_job = conf->mig[i].max_per_job,
-            .partition = conf->mig[i].partition,
-        };
-    if (rc == RV_OK)
-        rc = mig_resolve (&req, offers, m->cluster->n_nodes, rules, n, &choice,
-                          err);
+    else
+        rc = mig_resolve (&req, offers, m->cluster->n_nodes, rules, conf->n_mig,
+                          &choice, err);
     if (rc == RV_OK) {
         memcpy (m->out->slices, choice.type, sizeof (m->out->slices));
         if (choice.rule)

@@ -54,31 +54,54 @@ static void add_log (struct words *w, const char *option,
     free (dir);
 }
 
+/* What the plan has found. */
+static void add_plan (struct words *w, const struct strategy_plan *plan)
+{
+    char time[32];
+
+    add (w, "--partition=%s", plan->partition);
+    add (w, "--nodes=%u", plan->nodes);
+    add (w, "--ntasks-per-node=%u", plan->tasks_per_node);
+    add (w, "--cpus-per-task=%u", plan->cpus_per_task);
+    if (plan->gpus_per_node)
+        add (w, "--gres=gpu:%s%s%u", plan->type, plan->type[0] ? ":" : "",
+             plan->gpus_per_node);
+    if (plan->mem_mb)
+        add (w, "--mem=%lluM", (unsigned long long)plan->mem_mb);
+    add (w, "--time=%s",
+         duration_format_slurm (plan->time_s, time, sizeof (time)));
+    if (plan->time_min_s)
+        add (w, "--time-min=%s",
+             duration_format_slurm (plan->time_min_s, time, sizeof (time)));
+}
+
+/* The words as an argv; NULL when out of memory. */
+static char **take_words (struct words *w)
+{
+    char **argv = calloc (w->n + 1, sizeof (*argv));
+
+    if (argv && !w->failed) {
+        memcpy (argv, w->word, w->n * sizeof (*argv));
+        return argv;
+    }
+    for (size_t i = 0; i < w->n; i++)
+        free (w->word[i]);
+    free (argv);
+    return NULL;
+}
+
 char **submit_argv (const struct strategy_plan *plan, const struct request *req,
                     const struct submit_more *more)
 {
     const char *constraint =
         more->constraint ? more->constraint : plan->constraint;
     struct words w = {.n = 0};
-    char time[32], **argv;
+    char file[32];
 
     add (&w, "sbatch");
     add (&w, "--parsable");
     add (&w, "--job-name=%s", req->name);
-    add (&w, "--partition=%s", plan->partition);
-    add (&w, "--nodes=%u", plan->nodes);
-    add (&w, "--ntasks-per-node=%u", plan->tasks_per_node);
-    add (&w, "--cpus-per-task=%u", plan->cpus_per_task);
-    if (plan->gpus_per_node)
-        add (&w, "--gres=gpu:%s%s%u", plan->type, plan->type[0] ? ":" : "",
-             plan->gpus_per_node);
-    if (plan->mem_mb)
-        add (&w, "--mem=%lluM", (unsigned long long)plan->mem_mb);
-    add (&w, "--time=%s",
-         duration_format_slurm (plan->time_s, time, sizeof (time)));
-    if (plan->time_min_s)
-        add (&w, "--time-min=%s",
-             duration_format_slurm (plan->time_min_s, time, sizeof (time)));
+    add_plan (&w, plan);
     if (constraint)
         add (&w, "--constraint=%s", constraint);
     if (more->account)
@@ -95,17 +118,9 @@ char **submit_argv (const struct strategy_plan *plan, const struct request *req,
     add_log (&w, "--output", req, "out");
     add_log (&w, "--error", req, "err");
     add (&w, "--open-mode=append");
-    jobfile_name ("job", "sh", req->candidate, time, sizeof (time));
-    add (&w, "%s/%s", req->dir, time);
-    argv = calloc (w.n + 1, sizeof (*argv));
-    if (!argv || w.failed) {
-        for (size_t i = 0; i < w.n; i++)
-            free (w.word[i]);
-        free (argv);
-        return NULL;
-    }
-    memcpy (argv, w.word, w.n * sizeof (*argv));
-    return argv;
+    jobfile_name ("job", "sh", req->candidate, file, sizeof (file));
+    add (&w, "%s/%s", req->dir, file);
+    return take_words (&w);
 }
 
 void submit_argv_free (char **argv)

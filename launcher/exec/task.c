@@ -528,11 +528,34 @@ static void begun (void *arg)
                   err.text);
 }
 
+/* How the command is run; what is told meanwhile is told of [r]. */
+static struct child_opts child_opts_of (struct rank *r, const struct envv *env)
+{
+    const struct exec_task *t = r->t;
+    bool in_step = strcmp (r->boot, "single") != 0;
+    struct child_opts opts = {.argv = t->argv,
+                              .env = env->v,
+                              .in_step = in_step,
+                              .adopt = in_step,
+                              .agent = t->cmd.tool != COMMAND_NO_TOOL,
+                              .tail = t->dir || in_step};
+
+    if (t->dir && in_step) {
+        opts.ended = report_early;
+        opts.ended_arg = r;
+        opts.signalled = urged;
+        opts.signalled_arg = r;
+        opts.begun = begun;
+        opts.begun_arg = r;
+    }
+    return opts;
+}
+
 int exec_task (const struct exec_task *t)
 {
     struct rank r = {.t = t};
     struct child_watch watch;
-    struct child_opts opts = {.argv = t->argv};
+    struct child_opts opts;
     struct child_result c;
     struct rv_error err = {0};
     struct envv env = {0};
@@ -547,19 +570,7 @@ int exec_task (const struct exec_task *t)
         log_line (LOG_ERROR, "out of memory");
         return EXEC_FAILED;
     }
-    opts.env = env.v;
-    opts.in_step = strcmp (r.boot, "single") != 0;
-    opts.adopt = opts.in_step;
-    opts.agent = t->cmd.tool != COMMAND_NO_TOOL;
-    if (t->dir && opts.in_step) {
-        opts.ended = report_early;
-        opts.ended_arg = &r;
-        opts.signalled = urged;
-        opts.signalled_arg = &r;
-        opts.begun = begun;
-        opts.begun_arg = &r;
-    }
-    opts.tail = t->dir || opts.in_step;
+    opts = child_opts_of (&r, &env);
     r.before = oom_now ();
     watch = cause_watch (&r.meet.cause);
     if (r.id.rank == 0)

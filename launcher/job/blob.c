@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * blob.c - pack the values of one fence into one run of bytes, and find them */
+ * blob.c - pack the values of one fence into one run of bytes, find them, and join
+ * what comes in pieces */
 #include "config.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "job/exchange.h"
 #include "job/job_impl.h"
 
 static rv_job_status_t check_key (const char *key, rv_job_error_t *err)
@@ -85,5 +87,39 @@ rv_job_status_t blob_put (unsigned char **blob, size_t *len, const char *key,
     if (value_len)
         memcpy (grown + n + 2, value, value_len);
     *len += n + 3 + value_len;
+    return RV_JOB_OK;
+}
+
+/* The first piece tells how much will come. */
+static rv_job_status_t begin (struct blob_in *in, const unsigned char **piece,
+                              size_t *size, rv_job_error_t *err)
+{
+    if (!*piece || *size < 4)
+        return RV_JOB_EFORMAT;
+    in->len = exchange_get32 (*piece);
+    if (in->len > JOB_BLOB_MAX)
+        return RV_JOB_EFORMAT;
+    if (!(in->blob = malloc (in->len ? in->len : 1)))
+        return job_error (err, RV_JOB_ENOMEM, "out of memory");
+    *piece += 4;
+    *size -= 4;
+    return RV_JOB_OK;
+}
+
+rv_job_status_t blob_add (struct blob_in *in, const void *data, size_t size,
+                          rv_job_error_t *err)
+{
+    const unsigned char *piece = data;
+    rv_job_status_t status =
+        in->blob ? RV_JOB_OK : begin (in, &piece, &size, err);
+
+    if (status == RV_JOB_ENOMEM)
+        return status;
+    if (status || !piece || size > in->len - in->at
+        || (size == 0 && in->at < in->len))
+        return job_error (err, RV_JOB_EFORMAT,
+                          "the values of rank %u are malformed", in->rank);
+    memcpy (in->blob + in->at, piece, size);
+    in->at += size;
     return RV_JOB_OK;
 }

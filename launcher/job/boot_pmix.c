@@ -480,46 +480,30 @@ static rv_job_status_t op_fetch (struct rv_job *job, uint32_t epoch,
     const struct priv *p = job->priv;
     int64_t end_ms = job_now_ms () + JOB_FETCH_MS;
     pmix_proc_t proc = p->self;
-    unsigned char *blob = NULL;
-    size_t len = 0, at = 0, skip = 4;
-    rv_job_status_t status;
+    struct blob_in in = {.rank = rank};
+    rv_job_status_t status = RV_JOB_OK;
 
     proc.rank = rank;
-    for (size_t n = 0; n == 0 || at < len; n++) {
+    for (size_t n = 0; !status && (n == 0 || in.at < in.len); n++) {
         char key[32];
         pmix_value_t *v = NULL;
-        const unsigned char *from;
+        bool bytes;
 
         piece_key (key, sizeof (key), p->first + epoch, n);
         if ((status = get_value (&p->lib, &proc, key, end_ms, &v, err)))
-            goto fail;
-        from = v->type == PMIX_BYTE_OBJECT ? (unsigned char *)v->data.bo.bytes
-                                           : NULL;
-        if (n == 0 && from && v->data.bo.size >= 4) {
-            len = from[0] | (size_t)from[1] << 8 | (size_t)from[2] << 16
-                  | (size_t)from[3] << 24;
-            if (len <= JOB_BLOB_MAX)
-                blob = malloc (len ? len : 1);
-        }
-        if (!from || !blob || v->data.bo.size < skip
-            || v->data.bo.size - skip > len - at
-            || (v->data.bo.size == skip && at < len)) {
-            value_free (v);
-            status = job_error (err, RV_JOB_EFORMAT,
-                                "the values of rank %u are malformed", rank);
-            goto fail;
-        }
-        memcpy (blob + at, from + skip, v->data.bo.size - skip);
-        at += v->data.bo.size - skip;
-        skip = 0;
+            break;
+        bytes = v->type == PMIX_BYTE_OBJECT;
+        status = blob_add (&in, bytes ? v->data.bo.bytes : NULL,
+                           bytes ? v->data.bo.size : 0, err);
         value_free (v);
     }
-    *ret_blob = blob;
-    *ret_len = len;
+    if (status) {
+        free (in.blob);
+        return status;
+    }
+    *ret_blob = in.blob;
+    *ret_len = in.len;
     return RV_JOB_OK;
-fail:
-    free (blob);
-    return status;
 }
 
 static void op_abort (struct rv_job *job, int code, const char *text)

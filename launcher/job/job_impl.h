@@ -118,6 +118,21 @@ rv_job_status_t blob_find (const unsigned char *blob, size_t len,
                            const char *key, const unsigned char **ret_value,
                            size_t *ret_len, rv_job_error_t *err);
 
+/* A blob that comes in pieces, of which the first begins with the length of the
+ * whole, four bytes, little endian. */
+struct blob_in {
+    uint32_t rank;       /* whose it is, for messages */
+    unsigned char *blob; /* (len) to be freed; NULL: nothing has come */
+    size_t len, at;      /* all of it; what is there */
+};
+
+/* blob_add - the next piece, and checked: a peer sent it. It is over when [at] is
+ * [len].
+ *   piece   (size) NULL: what came is no bytes
+ * RV_JOB_EFORMAT, RV_JOB_ENOMEM. */
+rv_job_status_t blob_add (struct blob_in *in, const void *piece, size_t size,
+                          rv_job_error_t *err);
+
 /* deadline_call - run fn (arg) on another thread and wait for it until
  * [end_ms]. For foreign calls that know no deadline. The thread stays for the
  * next call, until deadline_end.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_job.c - librvjob without a cluster: blobs, deadlines, boots, ports */
+ * test_job.c - librvjob without a cluster: deadlines, boots, ports */
 #include "config.h"
 
 #include <arpa/inet.h>
@@ -62,58 +62,6 @@ static void set_step (const char *rank, const char *size, const char *local,
     setenv ("SLURM_NODEID", node, 1);
     setenv ("SLURM_STEP_TASKS_PER_NODE", layout, 1);
     setenv ("SLURM_STEP_NODELIST", hosts, 1);
-}
-
-static void test_blob (void **state)
-{
-    static const char long_key[] = "0123456789012345678901234567890123456789"
-                                   "0123456789012345678901234";
-    unsigned char *blob = NULL, big[JOB_VALUE_MAX + 1] = {0};
-    const unsigned char *value = NULL;
-    size_t len = 0, n = 0;
-
-    (void)state;
-    assert_int_equal (blob_put (&blob, &len, NULL, "x", 1, NULL),
-                      RV_JOB_EINVAL);
-    assert_int_equal (blob_put (&blob, &len, "", "x", 1, NULL), RV_JOB_EINVAL);
-    assert_int_equal (blob_put (&blob, &len, "Upper", "x", 1, NULL),
-                      RV_JOB_EINVAL);
-    assert_int_equal (blob_put (&blob, &len, "a b", "x", 1, NULL),
-                      RV_JOB_EINVAL);
-    assert_int_equal (blob_put (&blob, &len, long_key, "x", 1, NULL),
-                      RV_JOB_EINVAL);
-    assert_int_equal (blob_put (&blob, &len, "k", big, sizeof (big), NULL),
-                      RV_JOB_EINVAL);
-    assert_int_equal (blob_put (&blob, &len, "k", NULL, 1, NULL),
-                      RV_JOB_EINVAL);
-    assert_int_equal (len, 0);
-    assert_int_equal (blob_find (NULL, 0, "k", &value, &n, NULL),
-                      RV_JOB_ENOTFOUND);
-    assert_int_equal (blob_put (&blob, &len, "a", "one", 3, NULL), 0);
-    assert_int_equal (blob_put (&blob, &len, "ab", NULL, 0, NULL), 0);
-    assert_int_equal (blob_put (&blob, &len, "b", big, JOB_VALUE_MAX, NULL), 0);
-    assert_int_equal (blob_put (&blob, &len, "ab", "x", 1, NULL),
-                      RV_JOB_EINVAL);
-    assert_int_equal (blob_find (blob, len, "a", &value, &n, NULL), 0);
-    assert_int_equal (n, 3);
-    assert_memory_equal (value, "one", 3);
-    assert_int_equal (blob_find (blob, len, "ab", &value, &n, NULL), 0);
-    assert_int_equal (n, 0);
-    assert_int_equal (blob_find (blob, len, "b", &value, &n, NULL), 0);
-    assert_int_equal (n, JOB_VALUE_MAX);
-    /* Cut anywhere, a blob is found out and never read past its end. */
-    for (size_t cut = 1; cut < len; cut++) {
-        unsigned char *part = malloc (cut);
-        rv_job_status_t status;
-
-        memcpy (part, blob, cut);
-        status = blob_find (part, cut, "zz", &value, &n, NULL);
-        assert_true (status == RV_JOB_EFORMAT || status == RV_JOB_ENOTFOUND);
-        if (cut == 5 || cut == 2)
-            assert_int_equal (status, RV_JOB_EFORMAT);
-        free (part);
-    }
-    free (blob);
 }
 
 static sem_t go;
@@ -579,7 +527,6 @@ static void test_exchange_late (void **state)
 int main (void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test (test_blob),
         cmocka_unit_test (test_deadline),
         cmocka_unit_test_setup (test_init_arguments, no_step),
         cmocka_unit_test_setup (test_single, no_step),
