@@ -72,35 +72,48 @@ static bool describe_list (const struct comm_call *call, char *text,
     return false;
 }
 
-void comm_describe (const struct comm_call *call, char *text, size_t size)
+/* Calls that move elements as they are, one array. */
+static bool describe_move (const struct comm_call *call, char *text,
+                           size_t size)
 {
     const char *dtype = train_dtype_name ((train_dtype_t)call->dtype);
     unsigned long long count = call->count;
 
+    switch (call->kind) {
+    case COMM_BROADCAST:
+        snprintf (text, size, "broadcast (%llu %s from rank %d)", count, dtype,
+                  call->root);
+        return true;
+    case COMM_ALL_GATHER:
+        snprintf (text, size, "all_gather (%llu %s each)", count, dtype);
+        return true;
+    case COMM_ALL_TO_ALL:
+        snprintf (text, size, "all_to_all (%llu %s each)", count, dtype);
+        return true;
+    case COMM_GATHER:
+        snprintf (text, size, "gather (%llu %s each to rank %d)", count, dtype,
+                  call->root);
+        return true;
+    case COMM_SCATTER:
+        snprintf (text, size, "scatter (%llu %s each from rank %d)", count,
+                  dtype, call->root);
+        return true;
+    case COMM_SEND:
+        snprintf (text, size, "send (%llu %s from rank %d to rank %d)", count,
+                  dtype, call->root, call->op);
+        return true;
+    }
+    return false;
+}
+
+void comm_describe (const struct comm_call *call, char *text, size_t size)
+{
     if (describe_reduction (call, text, size)
-        || describe_list (call, text, size))
+        || describe_list (call, text, size) || describe_move (call, text, size))
         return;
     switch (call->kind) {
     case COMM_BARRIER:
         snprintf (text, size, "barrier");
-        return;
-    case COMM_BROADCAST:
-        snprintf (text, size, "broadcast (%llu %s from rank %d)", count, dtype,
-                  call->root);
-        return;
-    case COMM_ALL_GATHER:
-        snprintf (text, size, "all_gather (%llu %s each)", count, dtype);
-        return;
-    case COMM_ALL_TO_ALL:
-        snprintf (text, size, "all_to_all (%llu %s each)", count, dtype);
-        return;
-    case COMM_GATHER:
-        snprintf (text, size, "gather (%llu %s each to rank %d)", count, dtype,
-                  call->root);
-        return;
-    case COMM_SCATTER:
-        snprintf (text, size, "scatter (%llu %s each from rank %d)", count,
-                  dtype, call->root);
         return;
     case COMM_OBJECT:
         snprintf (text, size, "broadcast_object (from rank %d)", call->root);
@@ -120,13 +133,9 @@ void comm_describe (const struct comm_call *call, char *text, size_t size)
         return;
     case COMM_GRAPH:
         snprintf (text, size,
-                  "graph_launch (graph %d, %llu calls, hash "
-                  "%08x%08x)",
-                  call->dtype, count, (unsigned)call->root, (unsigned)call->op);
-        return;
-    case COMM_SEND:
-        snprintf (text, size, "send (%llu %s from rank %d to rank %d)", count,
-                  dtype, call->root, call->op);
+                  "graph_launch (graph %d, %llu calls, hash %08x%08x)",
+                  call->dtype, (unsigned long long)call->count,
+                  (unsigned)call->root, (unsigned)call->op);
         return;
     }
     snprintf (text, size, "unknown call %d", call->kind);

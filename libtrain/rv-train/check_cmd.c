@@ -430,7 +430,7 @@ static train_status_t run (struct check *c, int argc, char *const *argv,
     return TRAIN_OK;
 }
 
-train_status_t check_cmd (int argc, char *const *argv, train_error_t *err)
+train_status_t check_cmd (int argc, char **argv, train_error_t *err)
 {
     struct check c = {.ranks = 1, .own = own_bytes ()};
     train_status_t status = run (&c, argc, argv, err);

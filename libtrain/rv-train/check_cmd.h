@@ -10,6 +10,6 @@
  *   argv   behind "check": options, the file, section.key=value...
  * The statuses of settings, data and model that are not right; TRAIN_ENOTSUP:
  * a device that this build knows nothing of. */
-train_status_t check_cmd (int argc, char *const *argv, train_error_t *err);
+train_status_t check_cmd (int argc, char **argv, train_error_t *err);
 
 #endif

@@ -213,7 +213,7 @@ static train_status_t refuse_ckpt (const char *dir, train_error_t *err)
                           dir);
 }
 
-train_status_t export_cmd (int argc, char *const *argv, train_error_t *err)
+train_status_t export_cmd (int argc, char **argv, train_error_t *err)
 {
     struct export e = {.dtype = TRAIN_N_DTYPES};
     train_decoder_t *m = NULL;

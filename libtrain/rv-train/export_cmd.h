@@ -11,6 +11,6 @@
  * TRAIN_EINVAL for what it does not understand; what a checkpoint can fail with
  * (train/ckpt_pieces.h), each stored piece summed, before anything is written;
  * TRAIN_EIO. */
-train_status_t export_cmd (int argc, char *const *argv, train_error_t *err);
+train_status_t export_cmd (int argc, char **argv, train_error_t *err);
 
 #endif

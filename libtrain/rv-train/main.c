@@ -188,70 +188,71 @@ static int ckpt (int argc, char **argv)
     return fail (who, "look at", "checkpoints", &err);
 }
 
-static int foresee (int argc, char **argv)
+/* Commands that fail with "cannot [verb] [object]: ...". */
+static const struct verb {
+    const char *name;
+    train_status_t (*run) (int argc, char **argv, train_error_t *err);
+    int skip; /* words in front of what it is given; 1: its name goes along */
+    const char *verb, *object;
+} verbs[] = {
+    {"check", check_cmd, 2, "check", "the run"},
+    {"export", export_cmd, 2, "export", "a checkpoint"},
+    {"generate", generate_cmd, 1, "generate", "text"},
+    {"plot", plot_cmd, 1, "plot", "metrics"},
+    {"refserver", refserver_cmd, 1, "serve", "a model"},
+    {"tokenize", tokenize_cmd, 2, "tokenize", "text"},
+};
+
+static int run_verb (const struct verb *v, int argc, char **argv)
 {
     train_error_t err = {0};
-    struct who who = {0};
 
-    if (check_cmd (argc - 2, argv + 2, &err) != TRAIN_OK)
-        return fail (who, "check", "the run", &err);
-    return EXIT_OK;
+    if (v->run (argc - v->skip, argv + v->skip, &err) == TRAIN_OK)
+        return EXIT_OK;
+    return fail ((struct who){0}, v->verb, v->object, &err);
 }
 
-static int tokenize (int argc, char **argv)
+/* Is argv[1] a command? Then its exit status goes to [ret]. */
+static bool command (int argc, char **argv, int *ret)
 {
-    train_error_t err = {0};
-    struct who who = {0};
-
-    if (tokenize_cmd (argc - 2, argv + 2, &err) != TRAIN_OK)
-        return fail (who, "tokenize", "text", &err);
-    return EXIT_OK;
+    if (strcmp (argv[1], "probe") == 0) {
+        *ret = probe (argc, argv);
+        return true;
+    }
+    if (strcmp (argv[1], "ckpt") == 0) {
+        *ret = ckpt (argc, argv);
+        return true;
+    }
+    for (size_t i = 0; i < sizeof (verbs) / sizeof (*verbs); i++)
+        if (strcmp (argv[1], verbs[i].name) == 0) {
+            *ret = run_verb (&verbs[i], argc, argv);
+            return true;
+        }
+    return false;
 }
 
-static int export_model (int argc, char **argv)
+/* FILE [section.key=value...], from argv[at] on. */
+static int take_file (int argc, char **argv, int at, bool check)
 {
-    train_error_t err = {0};
-    struct who who = {0};
-
-    if (export_cmd (argc - 2, argv + 2, &err) != TRAIN_OK)
-        return fail (who, "export", "a checkpoint", &err);
-    return EXIT_OK;
+    if (argv[at][0] == '-')
+        return usage_error ("there is no such option; --help lists them",
+                            argv[at]);
+    if (!strpbrk (argv[at], "./"))
+        return usage_error (
+            "a file's name has a '.' or a '/', and the "
+            "commands are check, ckpt, tokenize, export, generate, plot, "
+            "probe, refserver",
+            argv[at]);
+    for (int i = at + 1; i < argc; i++)
+        if (!strchr (argv[i], '='))
+            return usage_error ("expected section.key=value", argv[i]);
+    return train (argv[at], argv + at + 1, (size_t)(argc - at - 1), check);
 }
 
-static int generate (int argc, char **argv)
-{
-    train_error_t err = {0};
-    struct who who = {0};
-
-    if (generate_cmd (argc - 1, argv + 1, &err) != TRAIN_OK)
-        return fail (who, "generate", "text", &err);
-    return EXIT_OK;
-}
-
-static int plot (int argc, char **argv)
-{
-    train_error_t err = {0};
-    struct who who = {0};
-
-    if (plot_cmd (argc - 1, argv + 1, &err) != TRAIN_OK)
-        return fail (who, "plot", "metrics", &err);
-    return EXIT_OK;
-}
-
-static int refserver (int argc, char **argv)
-{
-    train_error_t err = {0};
-    struct who who = {0};
-
-    if (refserver_cmd (argc - 1, argv + 1, &err) != TRAIN_OK)
-        return fail (who, "serve", "a model", &err);
-    return EXIT_OK;
-}
-
-static int command (int argc, char **argv)
+static int take_line (int argc, char **argv)
 {
     bool check = argc > 1 && strcmp (argv[1], "--check") == 0;
-    int at = check ? 2 : 1;
+    int at = check ? 2 : 1, rc;
 
     if (at >= argc) {
         fputs (usage, stderr);
@@ -265,40 +266,14 @@ static int command (int argc, char **argv)
         puts (RV_VERSION_LINE ("rv-train"));
         return EXIT_OK;
     }
-    if (argv[at][0] == '-')
-        return usage_error ("there is no such option; --help lists them",
-                            argv[at]);
-    if (!check && strcmp (argv[at], "probe") == 0)
-        return probe (argc, argv);
-    if (!check && strcmp (argv[at], "check") == 0)
-        return foresee (argc, argv);
-    if (!check && strcmp (argv[at], "ckpt") == 0)
-        return ckpt (argc, argv);
-    if (!check && strcmp (argv[at], "generate") == 0)
-        return generate (argc, argv);
-    if (!check && strcmp (argv[at], "plot") == 0)
-        return plot (argc, argv);
-    if (!check && strcmp (argv[at], "refserver") == 0)
-        return refserver (argc, argv);
-    if (!check && strcmp (argv[at], "tokenize") == 0)
-        return tokenize (argc, argv);
-    if (!check && strcmp (argv[at], "export") == 0)
-        return export_model (argc, argv);
-    if (!strpbrk (argv[at], "./"))
-        return usage_error (
-            "a file's name has a '.' or a '/', and the "
-            "commands are check, ckpt, tokenize, export, generate, plot, "
-            "probe, refserver",
-            argv[at]);
-    for (int i = at + 1; i < argc; i++)
-        if (!strchr (argv[i], '='))
-            return usage_error ("expected section.key=value", argv[i]);
-    return train (argv[at], argv + at + 1, (size_t)(argc - at - 1), check);
+    if (!check && command (argc, argv, &rc))
+        return rc;
+    return take_file (argc, argv, at, check);
 }
 
 int main (int argc, char **argv)
 {
-    int rc = command (argc, argv);
+    int rc = take_line (argc, argv);
 
     /* A full disk behind stdout must not look like success. */
     if (fflush (stdout) != 0 && rc == EXIT_OK) {

@@ -304,6 +304,33 @@ static int check_sizes (const struct settings *c, struct rv_error *err)
     return SETTINGS_RULES (c, rule, err);
 }
 
+/* What has been said, by the file and by overrides. */
+static int read_all (struct settings *c, struct rv_error *err)
+{
+    int rc = set_defaults (c, err);
+
+    if (rc == RV_OK)
+        rc = conf_read (c->file, keys, N_KEYS, c, sink, c, err);
+    for (size_t i = 0; i < c->n_overrides && rc == RV_OK; i++)
+        rc = conf_set (c->overrides[i], keys, N_KEYS, c, sink, c, err);
+    return rc;
+}
+
+/* RV_EINVAL: what is wrong first. */
+static int check_all (struct settings *c, struct rv_error *err)
+{
+    int rc;
+
+    if ((rc = check_served (c, err)) || (rc = settings_model_check (c, err))
+        || (rc = check_shard (c, err)) || (rc = check_sizes (c, err))
+        || (rc = settings_eval_check (c, err))
+        || (rc = settings_tune_check (c, err))
+        || (rc = settings_reward_check (c, &c->rewards, err))
+        || (rc = settings_rows_check (c, err)))
+        return rc;
+    return settings_grpo_check (c, err);
+}
+
 int settings_read (struct settings *c, const char *file, char *const *overrides,
                    size_t n, struct rv_error *err)
 {
@@ -311,35 +338,14 @@ int settings_read (struct settings *c, const char *file, char *const *overrides,
 
     *c = (struct settings){
         .file = file, .overrides = overrides, .n_overrides = n};
-    if ((rc = set_defaults (c, err)) != RV_OK)
-        return rc;
-    rc = conf_read (file, keys, N_KEYS, c, sink, c, err);
-    for (size_t i = 0; i < n && rc == RV_OK; i++)
-        rc = conf_set (overrides[i], keys, N_KEYS, c, sink, c, err);
-    if (rc != RV_OK)
+    if ((rc = read_all (c, err)))
         return rc;
     unset_empty (c);
-    if ((rc = from_environment (c, err)) != RV_OK
-        || (rc = settings_model_derive (c, err)) != RV_OK)
+    if ((rc = from_environment (c, err))
+        || (rc = settings_model_derive (c, err)))
         return rc;
     derive (c);
-    if ((rc = check_served (c, err)) == RV_OK)
-        rc = settings_model_check (c, err);
-    if (rc == RV_OK)
-        rc = check_shard (c, err);
-    if (rc == RV_OK)
-        rc = check_sizes (c, err);
-    if (rc == RV_OK)
-        rc = settings_eval_check (c, err);
-    if (rc == RV_OK)
-        rc = settings_tune_check (c, err);
-    if (rc == RV_OK)
-        rc = settings_reward_check (c, &c->rewards, err);
-    if (rc == RV_OK)
-        rc = settings_rows_check (c, err);
-    if (rc == RV_OK)
-        rc = settings_grpo_check (c, err);
-    return rc;
+    return check_all (c, err);
 }
 
 void settings_fini (struct settings *c)

@@ -75,8 +75,8 @@ enum device { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
 enum precision { FP32, FP64, BF16, FP16 };
 
 /* settings_read - defaults, then [file], then each override in turn, then
- * RV_CHECKPOINT_DIR and RV_OUTPUT_DIR where the file gives no folder, then
- * settings_check. On failure [set] is to be freed all the same.
+ * RV_CHECKPOINT_DIR and RV_OUTPUT_DIR where the file gives no folder; all of it
+ * checked. On failure [set] is to be freed all the same.
  * RV_EINVAL; RV_ENOTFOUND or RV_EIO for the file itself. */
 int settings_read (struct settings *set, const char *file,
                    char *const *overrides, size_t n, struct rv_error *err);

@@ -132,7 +132,7 @@ static train_status_t write_out (struct job *j, train_error_t *err)
     return TRAIN_OK;
 }
 
-train_status_t tokenize_cmd (int argc, char *const *argv, train_error_t *err)
+train_status_t tokenize_cmd (int argc, char **argv, train_error_t *err)
 {
     struct job j = {0};
     train_status_t status;

@@ -11,6 +11,6 @@
  * (train/tokenizer.h) tokens are its ids without what it puts around a text, and
  * TOKEN, where it is given, ends each. TRAIN_EINVAL for what is not understood,
  * for a TOKEN that the tokenizer has not, for a file of more than 2^30 bytes. */
-train_status_t tokenize_cmd (int argc, char *const *argv, train_error_t *err);
+train_status_t tokenize_cmd (int argc, char **argv, train_error_t *err);
 
 #endif
