@@ -32,7 +32,7 @@ struct run_slurm {
 };
 
 /* run_slurm_add - one option.
- *   name    long name: one of run_slurm_names, or "slurm" for --slurm=OPT
+ *   name    long name of sbatch's, or "slurm" for --slurm=OPT
  *   value   of argv; NULL = without
  * RV_EINVAL for an empty value, a newline, or what rv decides; RV_ENOTSUP for
  * another cluster. */

@@ -175,7 +175,7 @@ static inline int copy_slot (uint64_t c, uint64_t n)
     return (int)(n <= COPY_SUMS ? c : c * COPY_SUMS / n);
 }
 
-/* copy_trace - one line of the trace, if there is one. Times from copy_now. */
+/* copy_trace - one line of the trace, if there is one. Times from copy_now_us. */
 void copy_trace (struct train_copy *job, int64_t begin_us, int64_t end_us);
 int64_t copy_now_us (void);
 

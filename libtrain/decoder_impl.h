@@ -198,7 +198,7 @@ train_status_t decoder_check (const train_decoder_config_t *config,
                               train_error_t *err);
 
 /* decoder_layout - fill config-derived fields: dims, params, offsets.
- * TRAIN_EINVAL names the field, TRAIN_ENOMEM. On failure decoder_destroy
+ * TRAIN_EINVAL names the field, TRAIN_ENOMEM. On failure train_decoder_destroy
  * cleans up. */
 train_status_t decoder_layout (train_decoder_t *decoder,
                                const train_decoder_config_t *config,

@@ -23,7 +23,7 @@ train_status_t hf_config_text (const train_decoder_config_t *config,
                                int64_t positions, char **ret_text,
                                train_error_t *err);
 
-/* hf_open - the files of [dir], held against the parameters of [m], as
+/* hf_open - the files of [dir], held against the parameters of [decoder], as
  * train_hf_load does it. Adapters among them are TRAIN_EFORMAT.
  *   ret   end with train_safetensors_close
  * hf_unit - the unit's part of [files], which are of hf_open, its adapters as

@@ -161,8 +161,8 @@ train_status_t share_gpus (const struct backend_ops **ret_ops,
                            train_error_t *err);
 void share_replace (const struct backend_ops *gpu);
 
-/* lane - lane_after: its stream goes on after what [stream] was given;
- * lane_sum: of [bytes] at [data] on its GPU, with all before it done. */
+/* lane - share_lane_after: its stream goes on after what [stream] was given;
+ * share_lane_sum: of [bytes] at [data] on its GPU, with all before it done. */
 train_status_t share_lane_open (struct share_lane *lane,
                                 const struct backend_ops *ops, int device,
                                 train_error_t *err);

@@ -276,8 +276,8 @@ static struct kern_grpo rules (const train_grpo_options_t *opts)
     return o;
 }
 
-/* Central differences. What is not differentiated on purpose is held still: the
-   ratio of CISPO by [slope_of], K2's slope by the test of its own. */
+/* Central differences; of CISPO, which does not differentiate its ratio, see
+   test_cispo. */
 static void differ (const train_grpo_options_t *opts, const char *name)
 {
     struct kern_grpo o = rules (opts);
