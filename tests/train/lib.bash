@@ -72,6 +72,21 @@ EOF
     [ $# -eq 0 ] || printf '%s\n' "$@" >>"$file"
 }
 
+# small_tokenizer FILE - a tokenizer.json: ASCII, three merges, two tokens that may
+# end a text.
+small_tokenizer ()
+{
+    awk 'BEGIN {
+        printf "{\"version\":\"1.0\",\"added_tokens\":[],\"normalizer\":null,\"pre_tokenizer\":null,"
+        printf "\"post_processor\":null,\"decoder\":null,\"model\":{\"type\":\"BPE\",\"unk_token\":\"?\",\"vocab\":{\"</s>\":0,\"<s>\":1,\"\\n\":2"
+        for (i = 32; i < 127; i++) {
+            c = sprintf ("%c", i)
+            printf ",\"%s\":%d", (c == "\"" || c == "\\" ? "\\" : "") c, i - 29
+        }
+        printf ",\"th\":98,\"the\":99,\"in\":100},\"merges\":[\"t h\",\"th e\",\"i n\"]}}"
+    }' >"$1"
+}
+
 # run ARG... - rv-train with its output in $tmp/out; returns its exit status.
 run ()
 {

@@ -130,15 +130,7 @@ ok "as of its sizes" cmp <(head -n -1 "$tmp/a") <(head -n -1 "$tmp/b")
 
 # A tokenizer that lies in the folder: ASCII and three merges.
 mkdir "$tmp/tok"
-awk 'BEGIN {
-    printf "{\"version\":\"1.0\",\"added_tokens\":[],\"normalizer\":null,\"pre_tokenizer\":null,"
-    printf "\"post_processor\":null,\"decoder\":null,\"model\":{\"type\":\"BPE\",\"unk_token\":\"?\",\"vocab\":{\"</s>\":0,\"<s>\":1,\"\\n\":2"
-    for (i = 32; i < 127; i++) {
-        c = sprintf ("%c", i)
-        printf ",\"%s\":%d", (c == "\"" || c == "\\" ? "\\" : "") c, i - 29
-    }
-    printf ",\"th\":98,\"the\":99,\"in\":100},\"merges\":[\"t h\",\"th e\",\"i n\"]}}"
-}' >"$tmp/tok/tokenizer.json"
+small_tokenizer "$tmp/tok/tokenizer.json"
 printf "the thing in the middle\n%.0s" {1..40} >"$tmp/text"
 words=("${kind[@]}" data.seq=32 data.batch=8 "data.files=$tmp/text")
 ok "adapters alone" export_to "$tmp/lora.ck" "$tmp/peft" --adapter --base "$tmp/hf"

@@ -11,36 +11,10 @@
 
 #include <cmocka.h>
 
-#include <train/decoder.h>
-
 #include "decoder_impl.h"
+#include "small_decoder.h"
 
 #define LENGTH(a) (sizeof (a) / sizeof (a[0]))
-
-/* Small, with widths that no vector length divides. */
-static const train_decoder_config_t small = {
-    .size = sizeof (small),
-    .layers = 2,
-    .dim = 12,
-    .heads = 2,
-    .kv_heads = 1,
-    .ffn = 7,
-    .vocab = 11,
-    .tie = true,
-    .rope_theta = 100.0,
-    .norm_eps = 1e-5,
-    .dtype = TRAIN_F64,
-};
-
-static train_decoder_t *make (const train_decoder_config_t *config)
-{
-    train_decoder_t *m = NULL;
-    train_error_t err = {0};
-
-    if (train_decoder_create (config, &m, &err) != TRAIN_OK)
-        fail_msg ("%s", err.text);
-    return m;
-}
 
 static void test_bad_config (void **state)
 {
@@ -94,7 +68,7 @@ static void test_bad_config (void **state)
 
 static void test_bad_batch (void **state)
 {
-    train_decoder_t *m = make (&small);
+    train_decoder_t *m = decoder_of (&small);
     int32_t tokens[6] = {0, 1, 2, 3, 4, 10}, targets[6] = {1, -1, 0, 0, 0, 0};
     double loss = 7;
     int64_t n = 7;
@@ -165,7 +139,7 @@ static void test_params (void **state)
     (void)state;
     c.layers = 1;
     c.tie = false;
-    m = make (&c);
+    m = decoder_of (&c);
     assert_int_equal (train_decoder_n_params (m), LENGTH (want));
     for (size_t i = 0; i < LENGTH (want); i++) {
         const train_param_t *p = train_decoder_param (m, i);
@@ -185,7 +159,7 @@ static void test_params (void **state)
     assert_int_equal (train_tensor_numel (train_decoder_grads (m)), at);
     train_decoder_destroy (m);
     c.tie = true;
-    m = make (&c);
+    m = decoder_of (&c);
     assert_int_equal (train_decoder_n_params (m), LENGTH (want) - 1);
     train_decoder_destroy (m);
 }
@@ -203,9 +177,9 @@ static void test_init (void **state)
     (void)state;
     c.dim = 64;
     c.ffn = 128;
-    wide = make (&c);
+    wide = decoder_of (&c);
     c.dtype = TRAIN_F32;
-    narrow = make (&c);
+    narrow = decoder_of (&c);
     train_decoder_init (wide, 42);
     train_decoder_init (narrow, 42);
     w = train_decoder_weights (wide)->data;
@@ -262,7 +236,7 @@ static double loss_of (train_decoder_t *m)
 static void check_gradients (const train_decoder_config_t *config)
 {
     const double h = 1e-5, scale = 0.25;
-    train_decoder_t *m = make (config);
+    train_decoder_t *m = decoder_of (config);
     double *w = train_decoder_weights (m)->data;
     double *g = train_decoder_grads (m)->data, loss;
     int64_t n;
@@ -364,7 +338,7 @@ static void test_options (void **state)
 
     (void)state;
     c.qkv_bias = c.qk_norm = true;
-    m = make (&c);
+    m = decoder_of (&c);
     train_decoder_init (m, 3);
     w = train_decoder_weights (m)->data;
     assert_int_equal (train_decoder_n_params (m), 2 * 14 + 2);
@@ -445,7 +419,7 @@ static void test_allocations (void **state)
     int before = n_allocations;
 
     (void)state;
-    m = make (&small);
+    m = decoder_of (&small);
     assert_true (n_allocations > before); /* the wrapping works */
     train_decoder_init (m, 1);
     assert_int_equal (step_allocates (m, 2, 4), 2); /* with gradients */
@@ -460,7 +434,7 @@ static void test_allocations (void **state)
  * halves of a batch are the batch. */
 static void test_adds (void **state)
 {
-    train_decoder_t *a = make (&small), *b = make (&small);
+    train_decoder_t *a = decoder_of (&small), *b = decoder_of (&small);
     double *ga = train_decoder_grads (a)->data, *gb, diff = 0, norm = 0;
     double loss, first, second;
     int64_t n, n1, n2;

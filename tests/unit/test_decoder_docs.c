@@ -11,24 +11,10 @@
 
 #include <cmocka.h>
 
-#include <train/decoder.h>
+#include "small_decoder.h"
 
 #define B 2
 #define T 12
-
-static const train_decoder_config_t small = {
-    .size = sizeof (small),
-    .layers = 2,
-    .dim = 12,
-    .heads = 2,
-    .kv_heads = 1,
-    .ffn = 7,
-    .vocab = 11,
-    .tie = true,
-    .rope_theta = 100.0,
-    .norm_eps = 1e-5,
-    .dtype = TRAIN_F64,
-};
 
 static const int lengths[] = {5, 1, 6, 9, 3};
 #define N_DOCS (sizeof (lengths) / sizeof (*lengths))
@@ -55,11 +41,8 @@ static struct batch batch_of (void)
 
 static train_decoder_t *make (const train_decoder_config_t *config)
 {
-    train_decoder_t *m = NULL;
-    train_error_t err = {0};
+    train_decoder_t *m = decoder_of (config);
 
-    if (train_decoder_create (config, &m, &err) != TRAIN_OK)
-        fail_msg ("%s", err.text);
     train_decoder_init (m, 5);
     for (size_t i = 0;
          config->dtype == TRAIN_F64 && i < train_decoder_numel (m);

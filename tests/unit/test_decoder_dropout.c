@@ -12,37 +12,21 @@
 
 #include <cmocka.h>
 
-#include <train/decoder.h>
+#include "small_decoder.h"
 
 #define B 3
 #define T 5
-
-static const train_decoder_config_t small = {
-    .size = sizeof (small),
-    .layers = 2,
-    .dim = 12,
-    .heads = 2,
-    .kv_heads = 1,
-    .ffn = 7,
-    .vocab = 11,
-    .tie = true,
-    .rope_theta = 100.0,
-    .norm_eps = 1e-5,
-    .dtype = TRAIN_F64,
-};
 
 static int32_t tokens[B * T], targets[B * T];
 
 static train_decoder_t *make (train_dtype_t dtype, train_recompute_t recompute)
 {
     train_decoder_config_t config = small;
-    train_decoder_t *m = NULL;
-    train_error_t err = {0};
+    train_decoder_t *m;
 
     config.dtype = dtype;
     config.recompute = recompute;
-    if (train_decoder_create (&config, &m, &err) != TRAIN_OK)
-        fail_msg ("%s", err.text);
+    m = decoder_of (&config);
     train_decoder_init (m, 5);
     for (size_t i = 0; dtype == TRAIN_F64 && i < train_decoder_numel (m); i++)
         ((double *)train_decoder_weights (m)->data)[i] *= 5;

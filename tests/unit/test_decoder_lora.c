@@ -13,29 +13,12 @@
 
 #include <cmocka.h>
 
-#include <train/decoder.h>
-
 #include "libtrain/decoder_impl.h"
 #include "libtrain/elem.h"
+#include "small_decoder.h"
 
 #define B 2
 #define T 5
-
-static const train_decoder_config_t small = {
-    .size = sizeof (small),
-    .layers = 2,
-    .dim = 12,
-    .heads = 2,
-    .kv_heads = 1,
-    .ffn = 7,
-    .vocab = 11,
-    .tie = true,
-    .rope_theta = 100.0,
-    .norm_eps = 1e-5,
-    .dtype = TRAIN_F64,
-    .qkv_bias = true,
-    .qk_norm = true,
-};
 
 static const train_lora_t every = {3, 0x7f, 6};
 
@@ -57,16 +40,15 @@ static train_decoder_t *make (train_dtype_t dtype, const train_lora_t *lora,
                               train_recompute_t recompute, bool full)
 {
     train_decoder_config_t config = small;
-    train_decoder_t *m = NULL;
-    train_error_t err = {0};
+    train_decoder_t *m;
     double *w;
 
+    config.qkv_bias = config.qk_norm = true;
     config.dtype = dtype;
     config.recompute = recompute;
     if (lora)
         config.lora = *lora;
-    if (train_decoder_create (&config, &m, &err) != TRAIN_OK)
-        fail_msg ("%s", err.text);
+    m = decoder_of (&config);
     train_decoder_init (m, 5);
     for (int32_t i = 0; i < B * T; i++) {
         tokens[i] = (i * 7 + 3) % 11;
