@@ -102,48 +102,67 @@ static int end (int status)
     return status ? status : CMD_FAILED;
 }
 
-int main (int argc, char **argv)
-{
-    struct cmd_ctx ctx = {0};
-    struct rv_error err = {0};
-    bool sandbox = false;
-    const char *dir = NULL, *value;
-    char hint[320];
-    int i;
+/* What stands before the command. */
+struct front {
+    bool sandbox;
+    const char *dir; /* of it; NULL: the default one */
+    int at;          /* of the command */
+};
 
-    for (i = 1; i < argc && argv[i][0] == '-'; i++) {
-        if (option (argv[i], "--sandbox", &value)) {
-            sandbox = true;
-            dir = value;
+/* -1, or the exit status of what has nothing behind it. */
+static int take_front (int argc, char **argv, struct cmd_ctx *ctx,
+                       struct front *f)
+{
+    const char *value;
+
+    for (f->at = 1; f->at < argc && argv[f->at][0] == '-'; f->at++) {
+        const char *word = argv[f->at];
+
+        if (option (word, "--sandbox", &value)) {
+            f->sandbox = true;
+            f->dir = value;
             if (value && !*value)
-                return cmd_usage_error (&ctx, "--sandbox= needs a folder");
-        } else if (!strcmp (argv[i], "--json")) {
-            ctx.json = true;
-        } else if (!strcmp (argv[i], "--help") || !strcmp (argv[i], "-h")) {
+                return cmd_usage_error (ctx, "--sandbox= needs a folder");
+        } else if (!strcmp (word, "--json")) {
+            ctx->json = true;
+        } else if (!strcmp (word, "--help") || !strcmp (word, "-h")) {
             cmd_overview (stdout);
             return end (CMD_OK);
-        } else if (!strcmp (argv[i], "--version")) {
+        } else if (!strcmp (word, "--version")) {
             puts (RV_VERSION_LINE ("rv"));
             return end (CMD_OK);
         } else {
-            return cmd_usage_error (&ctx,
+            return cmd_usage_error (ctx,
                                     "there is no option '%s' before the "
                                     "command; those of a command stand behind "
                                     "its name",
-                                    argv[i]);
+                                    word);
         }
     }
-    if (i == argc) {
+    return -1;
+}
+
+int main (int argc, char **argv)
+{
+    struct cmd_ctx ctx = {0};
+    struct front f = {0};
+    struct rv_error err = {0};
+    char hint[320];
+    int status = take_front (argc, argv, &ctx, &f);
+
+    if (status >= 0)
+        return status;
+    if (f.at == argc) {
         if (ctx.json)
             return cmd_usage_error (&ctx, "there is no command");
         cmd_overview (stderr);
         return CMD_USAGE;
     }
-    if (sandbox && sandbox_use (dir, &err)) {
+    if (f.sandbox && sandbox_use (f.dir, &err)) {
         snprintf (hint, sizeof (hint), "start it with 'rv sandbox up%s%s'",
-                  dir ? " --dir " : "", dir ? dir : "");
+                  f.dir ? " --dir " : "", f.dir ? f.dir : "");
         return cmd_fail (&ctx, CMD_NO_CONTROLLER, hint,
                          "cannot use the sandbox: %s", err.text);
     }
-    return end (run_command (&ctx, argc - i, argv + i));
+    return end (run_command (&ctx, argc - f.at, argv + f.at));
 }

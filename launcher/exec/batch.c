@@ -34,10 +34,8 @@ struct args {
     bool failed; /* out of memory */
 };
 
-static void add (struct args *a, const char *fmt, ...)
-    __attribute__ ((format (printf, 2, 3)));
-
-static void add (struct args *a, const char *fmt, ...)
+__attribute__ ((format (printf, 2, 3))) static void add (struct args *a,
+                                                         const char *fmt, ...)
 {
     char **grown = realloc (a->v, (a->n + 2) * sizeof (*grown));
     va_list ap;
@@ -511,6 +509,21 @@ static bool claim_it (const struct claim *c, struct rv_error *err)
     return false;
 }
 
+/* The command is this job's: run it, where the job has what was asked for. */
+static int run_claimed (const char *own, struct exec_request *q,
+                        struct segment_run *seg, struct report_status *s)
+{
+    struct rv_error err = {0};
+    const char *failed =
+        exec_request_read (own, q, &err)     ? "read the request"
+        : exec_request_enter (q, &err)       ? "enter the snapshot"
+        : granted_check (q, s->job_id, &err) ? "run the command"
+        : segment_run_begin (seg, own, &err) ? "begin the segment"
+                                             : NULL;
+
+    return failed ? refuse (own, s, failed, &err) : run (own, q, seg, s);
+}
+
 static int run_segment (const char *dir, const char *own,
                         struct report_status *s)
 {
@@ -544,18 +557,7 @@ static int run_segment (const char *dir, const char *own,
         return status;
     }
     write_status (own, s);
-    if (exec_request_read (own, &q, &err))
-        return refuse (own, s, "read the request", &err);
-    if (exec_request_enter (&q, &err)) {
-        exec_request_fini (&q);
-        return refuse (own, s, "enter the snapshot", &err);
-    }
-    if (granted_check (&q, s->job_id, &err))
-        status = refuse (own, s, "run the command", &err);
-    else if (segment_run_begin (&seg, own, &err))
-        status = refuse (own, s, "begin the segment", &err);
-    else
-        status = run (own, &q, &seg, s);
+    status = run_claimed (own, &q, &seg, s);
     segment_run_fini (&seg);
     exec_request_fini (&q);
     return status;
