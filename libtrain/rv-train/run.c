@@ -480,8 +480,7 @@ void run_say_end (const struct run *r, bool begun, const char *what,
         printf ("done: step %" PRId64 ", %s %s -> %s, %.1f s\n",
                 train_trainer_steps (r->trainer), what,
                 progress_loss (first, false, from),
-                progress_loss (last, r->skipping, to),
-                run_now () - r->begin_s);
+                progress_loss (last, r->skipping, to), run_now () - r->begin_s);
     if (r->saved >= 0)
         printf ("checkpoint: %s/step-%08" PRId64 "\n", r->set->ckpt_dir,
                 r->saved);
