@@ -34,7 +34,7 @@ train_status_t trainer_agree (train_group_t *group, train_status_t status,
     int64_t shape[1] = {sizeof (said)};
     train_error_t lost = {0};
     train_tensor_t view;
-    int who;
+    int who = -1;
     train_status_t s = find_worst (group, status, &who, &lost);
 
     if (s == TRAIN_OK && who < 0)
