@@ -95,6 +95,10 @@ train_status_t decoder_prepare (train_decoder_t *m, int B, int T,
         && m->layout.lends == (need.until != NULL))
         return TRAIN_OK;
     TRY (decoder_acts_layout (&m->dims, &need, B, T, &layout, err));
+    /* What passes of the last shape still wait for may never come: from here on
+     * the driver would wait, which knows no ranks. */
+    if (m->acts)
+        TRY (decoder_wait (m, err));
     m->B = m->T = 0;
     m->docs = need.docs;
     decoder_replay_forget (m);

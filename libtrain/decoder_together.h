@@ -20,9 +20,14 @@ struct decoder_together {
 
 /* decoder_set_together - borrowed; NULL: passes are this rank's own, as at
  * first.
+ * decoder_set_wait - how the stream is waited for where its passes need other
+ * ranks, each as often; NULL: as any stream, without a look at them.
  * decoder_meet, decoder_wait - as above; without them nothing, and the stream. */
 void decoder_set_together (train_decoder_t *decoder,
                            const struct decoder_together *together);
+void decoder_set_wait (train_decoder_t *decoder,
+                       train_status_t (*wait) (void *arg, train_error_t *err),
+                       void *arg);
 train_status_t decoder_meet (train_decoder_t *decoder, int n,
                              train_error_t *err);
 train_status_t decoder_wait (train_decoder_t *decoder, train_error_t *err);

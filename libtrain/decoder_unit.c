@@ -45,6 +45,14 @@ void decoder_set_together (train_decoder_t *m,
     m->together = together;
 }
 
+void decoder_set_wait (train_decoder_t *m,
+                       train_status_t (*wait) (void *arg, train_error_t *err),
+                       void *arg)
+{
+    m->wait = wait;
+    m->wait_arg = arg;
+}
+
 train_status_t decoder_meet (train_decoder_t *m, int n, train_error_t *err)
 {
     const struct decoder_together *t = m->together;
@@ -56,7 +64,9 @@ train_status_t decoder_wait (train_decoder_t *m, train_error_t *err)
 {
     const struct decoder_together *t = m->together;
 
-    return t ? t->wait (t->arg, err) : m->ops->sync (m->stream, err);
+    if (t)
+        return t->wait (t->arg, err);
+    return m->wait ? m->wait (m->wait_arg, err) : m->ops->sync (m->stream, err);
 }
 
 static train_status_t enter (train_decoder_t *m, size_t unit, bool backward,

@@ -22,6 +22,7 @@ static void set_unit (void *arg, size_t unit, void *weights, void *grads)
 static void forget (void *arg)
 {
     decoder_set_hooks (arg, NULL);
+    decoder_set_wait (arg, NULL, NULL);
     decoder_set_loan (arg, NULL, NULL);
     (void)decoder_freeze (arg, NULL, false, NULL);
 }
@@ -239,6 +240,7 @@ static train_status_t create (const struct fsdp_options *opts,
     TRY (fsdp_create (opts, group, &model, ret_fsdp, err));
     hooks.arg = *ret_fsdp;
     decoder_set_hooks (d, &hooks);
+    decoder_set_wait (d, wait, *ret_fsdp);
     return place_grads (*ret_fsdp, d, err);
 }
 

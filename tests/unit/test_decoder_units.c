@@ -172,6 +172,57 @@ static void test_order (void **state)
     }
 }
 
+struct waiter {
+    struct watch *watch;
+    int waits, calls; /* the hooks' when it was last waited */
+    bool lost;
+};
+
+static train_status_t wait_for_ranks (void *arg, train_error_t *err)
+{
+    struct waiter *waiter = arg;
+
+    waiter->waits++;
+    waiter->calls = waiter->watch->calls;
+    return waiter->lost ? err_set (err, TRAIN_EPEER, "a rank that ended")
+                        : TRAIN_OK;
+}
+
+/* Of another shape than the passes under way: what these wait for is waited for
+ * by who knows ranks, before anything of them is changed. */
+static void test_wait (void **state)
+{
+    train_decoder_config_t c = config (TRAIN_F32, false);
+    struct watch w = {.whole = make (&c)};
+    struct waiter waiter = {.watch = &w};
+    struct decoder_hooks hooks = {before, after, &w};
+    train_error_t err = {0};
+    double loss;
+    int64_t n;
+
+    (void)state;
+    decoder_set_hooks (w.whole, &hooks);
+    decoder_set_wait (w.whole, wait_for_ranks, &waiter);
+    assert_int_equal (step (w.whole, &loss, &err), TRAIN_OK);
+    assert_int_equal (step (w.whole, &loss, &err), TRAIN_OK);
+    assert_int_equal (waiter.waits, 0);
+    waiter.lost = true;
+    assert_int_equal (train_decoder_step (w.whole, tokens, targets, 1, 5, 0.25,
+                                          &loss, &n, &err),
+                      TRAIN_EPEER);
+    assert_string_equal (err.text, "a rank that ended");
+    assert_int_equal (waiter.calls, w.calls);
+    waiter.lost = false;
+    assert_int_equal (train_decoder_step (w.whole, tokens, targets, 1, 5, 0.25,
+                                          &loss, &n, &err),
+                      TRAIN_OK);
+    assert_int_equal (waiter.waits, 2);
+    decoder_set_wait (w.whole, NULL, NULL);
+    assert_int_equal (step (w.whole, &loss, &err), TRAIN_OK);
+    assert_int_equal (waiter.waits, 2);
+    train_decoder_destroy (w.whole);
+}
+
 /* The same bits as from arenas: losses and each gradient. */
 static void check_bare (train_dtype_t dtype, bool tie)
 {
@@ -315,7 +366,7 @@ int main (void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test (test_ranges), cmocka_unit_test (test_order),
         cmocka_unit_test (test_bare),   cmocka_unit_test (test_init),
-        cmocka_unit_test (test_replay),
+        cmocka_unit_test (test_replay), cmocka_unit_test (test_wait),
     };
 
     return cmocka_run_group_tests (tests, NULL, NULL);
