@@ -61,16 +61,15 @@ static inline size_t kern_product_tiles (size_t out, bool pair)
     return (out + rows - 1) / rows;
 }
 
-/* Parts of the sum over [in], as is fastest on 132 multiprocessors: as many as
- * give each a block, or two where these are long; 4 at most of short sums, which
- * take less than joining more. */
+/* Parts of the sum over [in], as is fastest on 132 multiprocessors: up to 4 where
+ * each then has a block at most, so that the next product's find room beside them
+ * and begin with their weights. */
 static inline size_t kern_product_parts (size_t in, size_t tiles)
 {
     size_t steps = in / KERN_PRODUCT_DEEP;
 
-    for (size_t s = steps < 64 ? 4 : 8; s > 1; s /= 2)
-        if (steps % s == 0 && steps / s >= 2
-            && tiles * s <= (steps / s < 16 ? 132 : 264))
+    for (size_t s = 4; s > 1; s /= 2)
+        if (steps % s == 0 && steps / s >= 2 && tiles * s <= 132)
             return s;
     return 1;
 }
