@@ -15,6 +15,7 @@
 
 #include "fake_impl.h"
 #include "group_ranks.h"
+#include "made_units.h"
 #include "libtrain/err.h"
 #include "libtrain/fsdp_gpu.h"
 
@@ -73,27 +74,16 @@ static train_status_t open_model (struct made_up *m, train_group_t *group,
                                   train_error_t *err)
 {
     static train_shard_param_t params[UNITS];
-    static const char *const name[UNITS] = {"a", "b", "c", "d", "e", "f"};
     static size_t visits[UNITS];
     const struct fsdp_options o = {.strategy = ask.strategy,
                                    .prefetch = ask.prefetch,
                                    .offload_weights = true,
                                    .reduce = TRAIN_F32};
-    struct fsdp_model model = {.dtype = TRAIN_F32,
-                               .params = params,
-                               .n_params = UNITS,
-                               .visits = visits,
-                               .n_visits = UNITS,
-                               .set_unit = set_unit,
-                               .bare = true,
-                               .arg = m,
-                               .device = group->where.device};
+    struct fsdp_model model = made_units (params, visits, counts, UNITS);
 
-    for (int u = 0; u < UNITS; u++) {
-        params[u] = (train_shard_param_t){
-            .name = name[u], .count = counts[u], .unit = u, .tied = -1};
-        visits[u] = (size_t)u;
-    }
+    model.set_unit = set_unit;
+    model.arg = m;
+    model.device = group->where.device;
     TRY (backend_find ("cuda", &m->ops, err));
     model.ops = m->ops;
     TRY (m->ops->stream_create (model.device, &m->stream, err));

@@ -14,6 +14,7 @@
 #include <stdio.h>
 
 #include "group_ranks.h"
+#include "made_units.h"
 #include "libtrain/err.h"
 #include "libtrain/fsdp_impl.h"
 
@@ -44,25 +45,14 @@ static void set_unit (void *arg, size_t unit, void *weights, void *grads)
 static train_status_t open_model (struct made_up *m, train_group_t *group,
                                   train_error_t *err)
 {
-    static const char *const name[UNITS] = {"a", "b", "c", "d", "e", "f"};
     const struct fsdp_options o = {
         .strategy = strategy, .prefetch = 1, .reduce = TRAIN_BF16};
     train_shard_param_t params[UNITS];
     size_t visits[UNITS];
-    struct fsdp_model model = {.dtype = TRAIN_F32,
-                               .params = params,
-                               .n_params = UNITS,
-                               .visits = visits,
-                               .n_visits = UNITS,
-                               .set_unit = set_unit,
-                               .bare = true,
-                               .arg = m};
+    struct fsdp_model model = made_units (params, visits, counts, UNITS);
 
-    for (int u = 0; u < UNITS; u++) {
-        params[u] = (train_shard_param_t){
-            .name = name[u], .count = counts[u], .unit = u, .tied = -1};
-        visits[u] = (size_t)u;
-    }
+    model.set_unit = set_unit;
+    model.arg = m;
     return fsdp_create (&o, group, &model, &m->f, err);
 }
 
