@@ -150,7 +150,7 @@ struct train_decoder {
     const struct decoder_together *together; /* NULL: passes are its own */
     train_status_t (*wait) (void *arg, train_error_t *err); /* or NULL */
     void *wait_arg;
-    train_tensor_t weights, grads;           /* data is NULL where made bare */
+    train_tensor_t weights, grads; /* data is NULL where made bare */
     /* Where all that lies, and who works on it. */
     const struct backend_ops *ops;
     const struct kern_ops *kern;
