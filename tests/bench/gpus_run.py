@@ -112,35 +112,39 @@ def kill(procs):
         p.wait()
 
 
-def wait(procs, files, limit):
-    """Until all have ended, or the limit; returns statuses and texts."""
+def wait(procs, limit):
+    """Until all have ended, or the limit; returns whether that was it."""
     end = time.monotonic() + limit
-    late = False
     try:
         for p in procs:
             p.wait(max(0.1, end - time.monotonic()))
     except subprocess.TimeoutExpired:
-        late = True
-    finally:  # whatever else ended the wait, too
-        kill(procs)
-    codes = [p.returncode for p in procs]
-    texts = []
-    for f in files:
-        f.seek(0)
-        texts.append(f.read())
-        f.close()
-    return codes, texts, late
+        return True
+    return False
 
 
-def spawn(argv, env, cwd=None):
-    f = tempfile.TemporaryFile("w+", errors="replace")
+def read(f):
+    f.seek(0)
+    text = f.read()
+    f.close()
+    return text
+
+
+def spawn(argv, env, procs, files):
+    """One more of [procs]. What ends this program waits until it is one: a process
+    that nobody knows would stay."""
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
     try:
-        p = subprocess.Popen(argv, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=f,
-                             stderr=subprocess.STDOUT, start_new_session=True)
+        f = tempfile.TemporaryFile("w+", errors="replace")
+        files.append(f)
+        procs.append(subprocess.Popen(
+            argv, env=env, stdin=subprocess.DEVNULL, stdout=f, stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, held)))
     except OSError as e:
-        f.close()
         raise Failed(f"{argv[0]}: {e.strerror}") from e
-    return p, f
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, held)
 
 
 def together(runs, limit):
@@ -148,13 +152,12 @@ def together(runs, limit):
     procs, files = [], []
     try:
         for argv, env in runs:
-            p, f = spawn(argv, env)
-            procs.append(p)
-            files.append(f)
-    except BaseException:
+            spawn(argv, env, procs, files)
+        late = wait(procs, limit)
+    finally:  # whatever else ended the wait, too
         kill(procs)
-        raise
-    codes, texts, late = wait(procs, files, limit)
+    codes = [p.returncode for p in procs]
+    texts = [read(f) for f in files]
     if late:
         raise Failed(f"not done in {limit:.0f} s: {last_words(''.join(texts))}")
     bad = [i for i, c in enumerate(codes) if c != 0]

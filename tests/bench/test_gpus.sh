@@ -113,6 +113,17 @@ stopped ()
 }
 
 ok "ended early: the table, and no process of it stays" stopped
+# By the first thing that the run does, while Python may still be starting it.
+at_once ()
+{
+    local bench=$tmp/b/tests/bench/grpo_bench
+    printf '#!/bin/sh\necho $$ >"%s"\nkill -TERM $PPID\nexec sleep 100\n' "$tmp/pid" >"$bench"
+    for _ in {1..15}; do
+        ! gpus --device host --through direct --only grpo --counts 1 --build "$tmp/b" || return 1
+        ! kill -0 "$(cat "$tmp/pid")" 2>/dev/null || return 1
+    done
+}
+ok "ended as a run begins: no process stays" at_once
 # A folder with one twin, and a Python that has a PyTorch and runs that.
 twin ()
 {
