@@ -21,6 +21,7 @@
 #define BLOCK (WARPS * 32)
 #define HEADS 8  /* of a product */
 #define TILE  16 /* keys */
+#define STEP  (WARPS * TILE)
 
 struct args {
     uint16_t *y, *k, *v;
@@ -48,25 +49,45 @@ template <int U> struct tile {
     uint4 k[2][2 * U], v[4][U];
 };
 
-/* Vector pair j of a head of [from] to [to], turned by position t. */
+/* What turns a vector pair of a head. */
+struct angles {
+    float c[8], s[8];
+};
+
+/* The vector pair that a thread turns, of the queries from the front or of the key
+ * from the end. */
+static __device__ int pair_of (int D)
+{
+    int i = (int)threadIdx.x, back = BLOCK - 1 - i;
+
+    return (back < D / 16 ? back : i) % (D / 16);
+}
+
+/* This thread's, at position t. */
+template <int D>
+static __device__ void find_angles (angles *r, const args &a, int t)
+{
+    size_t at = (size_t)t * (D / 2) + pair_of (D) * 8;
+
+    wide<as_bf16>::floats (a.cosine + at, r->c);
+    wide<as_bf16>::floats (a.sine + at, r->s);
+}
+
+/* Vector pair j of a head of [from] to [to], turned. */
 template <typename T, int D>
 static __device__ void turn_pair (uint16_t *to, const uint16_t *from,
-                                  const args &a, int t, int j)
+                                  const angles &by, int j)
 {
-    const float *cosine = a.cosine + (size_t)t * (D / 2) + j * 8;
-    const float *sine = a.sine + (size_t)t * (D / 2) + j * 8;
-    float x[8], y[8], c[8], s[8];
+    float x[8], y[8];
 
     wide<T>::split (wide<T>::load (from + j * 8), x);
     wide<T>::split (wide<T>::load (from + D / 2 + j * 8), y);
-    wide<T>::floats (cosine, c);
-    wide<T>::floats (sine, s);
 #pragma unroll
     for (int i = 0; i < 8; i++) {
         float p = x[i], q = y[i];
 
-        x[i] = p * c[i] - q * s[i];
-        y[i] = q * c[i] + p * s[i];
+        x[i] = p * by.c[i] - q * by.s[i];
+        y[i] = q * by.c[i] + p * by.s[i];
     }
     wide<T>::store (to + j * 8, wide<T>::join (x));
     wide<T>::store (to + D / 2 + j * 8, wide<T>::join (y));
@@ -79,32 +100,33 @@ static __device__ void move (uint16_t *to, const uint16_t *from)
 
 /* Fill [f]; [from] is the slot's first key. New ones are kept as well. */
 template <typename T, int D>
-static __device__ void prepare (fresh<D> *f, const args &a, size_t n,
-                                size_t from, int last)
+static __device__ void prepare (fresh<D> *f, const args &a, const angles &by,
+                                size_t n, size_t from, int last)
 {
     int R = a.H / a.G, g = (int)blockIdx.y;
     const uint16_t *row = a.qkv + n * (size_t)(a.H + 2 * a.G) * D;
     size_t end = from + (size_t)last * D;
     int i = (int)threadIdx.x;
 
-    for (int j = R * D / 8 + i; j < HEADS * D / 8; j += BLOCK)
-        *(uint4 *)(&f->q[0][0] + j * 8) = make_uint4 (0, 0, 0, 0);
+    static_assert ((HEADS + 1) * D / 16 + D / 8 <= BLOCK, "a pair each");
+    for (int z = R * D / 8 + i; z < HEADS * D / 8; z += BLOCK)
+        *(uint4 *)(&f->q[0][0] + z * 8) = make_uint4 (0, 0, 0, 0);
     if (!a.cosine) {
-        for (int j = i; j < R * D / 8; j += BLOCK)
-            move (&f->q[0][0] + j * 8, row + (size_t)g * R * D + j * 8);
+        for (int z = i; z < R * D / 8; z += BLOCK)
+            move (&f->q[0][0] + z * 8, row + (size_t)g * R * D + z * 8);
         if (i < D / 8)
             move (f->k + i * 8, a.k + end + i * 8);
         else if (i < D / 4)
             move (f->v + i * 8 - D, a.v + end + i * 8 - D);
         return;
     }
-    for (int j = i; j < R * D / 16; j += BLOCK)
-        turn_pair<T, D> (f->q[j / (D / 16)],
-                         row + (size_t)(g * R + j / (D / 16)) * D, a, last,
-                         j % (D / 16));
-    i = BLOCK - 1 - i; /* others than turn the queries, if these are few */
+    if (i < R * D / 16)
+        turn_pair<T, D> (f->q[i / (D / 16)],
+                         row + (size_t)(g * R + i / (D / 16)) * D, by,
+                         i % (D / 16));
+    i = BLOCK - 1 - i;
     if (i < D / 16) {
-        turn_pair<T, D> (f->k, row + (size_t)(a.H + g) * D, a, last, i);
+        turn_pair<T, D> (f->k, row + (size_t)(a.H + g) * D, by, i);
         move (a.k + end + i * 8, f->k + i * 8);
         move (a.k + end + D / 2 + i * 8, f->k + D / 2 + i * 8);
     } else if (i < D / 16 + D / 8) {
@@ -283,10 +305,38 @@ static __device__ void finish (uint16_t *y, const partial<D> *of, int R)
     }
 }
 
-/* grid (N, G). Keys before the last are older than the kernel before this one,
- * and are on their way while that ends. */
-template <typename T, int U>
-static __global__ void __launch_bounds__ (BLOCK, U == 1 ? 4 : 2) tensor (args a)
+/* All keys from [first] on, of which AHEAD tiles are under way or here. */
+template <typename T, int U, int AHEAD>
+static __device__ void take_all (running<U> *r, tile<U> (&x)[AHEAD],
+                                 const uint4 q[2 * U], const uint16_t *k,
+                                 const uint16_t *v, const fresh<64 * U> *f,
+                                 int first, int last, float scale)
+{
+    for (; AHEAD > 1 && first <= last; first += AHEAD * STEP)
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++) {
+            int at = first + i * STEP, next = at + AHEAD * STEP;
+
+            if (at <= last)
+                take<T, U> (r, x[i], q, at, last, scale);
+            if (next <= last)
+                load<U> (&x[i], k, v, f, next, last);
+        }
+    for (; AHEAD == 1 && first <= last; first += STEP) {
+        tile<U> next;
+
+        if (first + STEP <= last)
+            load<U> (&next, k, v, f, first + STEP, last);
+        take<T, U> (r, x[0], q, first, last, scale);
+        x[0] = next;
+    }
+}
+
+/* grid (N, G). Keys before the last are older than the kernel before this one;
+ * AHEAD tiles of each warp, and what turns the queries, are on their way while
+ * that ends, as far as EACH blocks of a multiprocessor have registers for it. */
+template <typename T, int U, int AHEAD, int EACH>
+static __global__ void __launch_bounds__ (BLOCK, EACH) tensor (args a)
 {
     enum { D = 64 * U };
     __shared__ fresh<D> f;
@@ -294,38 +344,45 @@ static __global__ void __launch_bounds__ (BLOCK, U == 1 ? 4 : 2) tensor (args a)
     int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
     int first = (int)threadIdx.x / 32 * TILE, last = a.at[blockIdx.x];
     size_t n = blockIdx.x, from;
-    bool old = first + TILE <= last;
     running<U> r = {-INFINITY, 0, {}};
-    tile<U> x, next;
+    tile<U> x[AHEAD];
+    angles by;
     uint4 q[2 * U];
 
     early_go ();
     from = ((size_t)a.slot[n] * a.G + blockIdx.y) * a.T * D;
-    if (old)
-        load<U> (&x, a.k + from, a.v + from, &f, first, last);
+#pragma unroll
+    for (int i = 0; i < AHEAD; i++)
+        if (first + i * STEP + TILE <= last)
+            load_old<U> (&x[i], a.k + from, a.v + from, first + i * STEP);
+    if (AHEAD > 1 && a.cosine && last >= 0)
+        find_angles<D> (&by, a, last);
     early_wait ();
     if (last < 0)
         return;
-    prepare<T, D> (&f, a, n, from, last);
+    if (AHEAD == 1 && a.cosine)
+        find_angles<D> (&by, a, last);
+    prepare<T, D> (&f, a, by, n, from, last);
     __syncthreads ();
 #pragma unroll
     for (int c = 0; c < 2 * U; c++)
         q[c] = *(const uint4 *)(f.q[g] + (c * 4 + t) * 8);
-    if (!old && first <= last)
-        load<U> (&x, a.k + from, a.v + from, &f, first, last);
-    for (; first <= last; first += WARPS * TILE) {
-        if (first + WARPS * TILE <= last)
-            load<U> (&next, a.k + from, a.v + from, &f, first + WARPS * TILE,
-                     last);
-        take<T, U> (&r, x, q, first, last, a.scale);
-        x = next;
+#pragma unroll
+    for (int i = 0; i < AHEAD; i++) {
+        int at = first + i * STEP;
+
+        if (at + TILE > last && at <= last)
+            load<U> (&x[i], a.k + from, a.v + from, &f, at, last);
     }
+    take_all<T, U, AHEAD> (&r, x, q, a.k + from, a.v + from, &f, first, last,
+                           a.scale);
     lay<U> (&parts, &r);
     __syncthreads ();
     finish<T, D> (a.y + (n * a.H + (size_t)blockIdx.y * (a.H / a.G)) * D,
                   &parts, a.H / a.G);
 }
 
+/* A row's bits are the same in all of these. Of 132 multiprocessors. */
 template <typename T>
 static void go (const struct decode_tensor *p, void *stream)
 {
@@ -333,10 +390,14 @@ static void go (const struct decode_tensor *p, void *stream)
               p->qkv,    p->cosine, p->sine,
               p->slot,   p->at,     p->T,
               (int)p->H, (int)p->G, (float)(p->scale * 1.4426950408889634)};
+    size_t blocks = p->N * p->G;
+    void (*kernel) (args) = p->D != 64          ? tensor<T, 2, 1, 2>
+                            : blocks <= 2 * 132 ? tensor<T, 1, 4, 2>
+                            : blocks <= 3 * 132 ? tensor<T, 1, 3, 3>
+                                                : tensor<T, 1, 1, 4>;
 
-    early_launch (p->D == 64 ? tensor<T, 1> : tensor<T, 2>,
-                  dim3 ((unsigned)p->N, (unsigned)p->G), BLOCK, 0, 1, p->early,
-                  stream, a);
+    early_launch (kernel, dim3 ((unsigned)p->N, (unsigned)p->G), BLOCK, 0, 1,
+                  p->early, stream, a);
 }
 
 void decode_tensor_bf16 (const struct decode_tensor *a, void *stream)

@@ -44,12 +44,13 @@ static __device__ uint64_t describe (unsigned at)
 #define SUMS4(i)  "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3])
 #define SUMS8(i)  SUMS4 (i), SUMS4 (i + 4)
 #define SUMS16(i) SUMS8 (i), SUMS8 (i + 8)
+#define SUMS24(i) SUMS16 (i), SUMS8 (i + 16)
 #define SUMS32(i) SUMS16 (i), SUMS16 (i + 16)
 #define LIST4     "%0,%1,%2,%3"
 #define LIST8     LIST4 ",%4,%5,%6,%7"
 #define LIST16    LIST8 ",%8,%9,%10,%11,%12,%13,%14,%15"
-#define LIST32                                                                 \
-    LIST16 ",%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
+#define LIST24    LIST16 ",%16,%17,%18,%19,%20,%21,%22,%23"
+#define LIST32    LIST24 ",%24,%25,%26,%27,%28,%29,%30,%31"
 
 /* c (64 x 2 count) += a b, of sixteen columns each. */
 #define MULTIPLY(type, name, count, n, a_at, b_at)                             \
@@ -66,6 +67,7 @@ static __device__ uint64_t describe (unsigned at)
     MULTIPLY (type, name, 4, "8", "%4", "%5")                                  \
     MULTIPLY (type, name, 8, "16", "%8", "%9")                                 \
     MULTIPLY (type, name, 16, "32", "%16", "%17")                              \
+    MULTIPLY (type, name, 24, "48", "%24", "%25")                              \
     MULTIPLY (type, name, 32, "64", "%32", "%33")
 
 MULTIPLIES (as_bf16, "bf16")
@@ -91,6 +93,7 @@ template <int NT, int EACH> struct ring {
     enum {
         LAG = EACH == 1,
         STAGES = EACH == 1   ? (NT == 8   ? 9
+                                : NT == 6 ? 10
                                 : NT == 4 ? 11
                                           : 12)
                  : EACH == 2 ? (NT <= 2 ? 6 : 4)
@@ -224,6 +227,8 @@ static void run (const struct kern_product *p, void *stream)
         by_blocks<T, 2> (p, stream);
     else if (p->N <= 32)
         by_blocks<T, 4> (p, stream);
+    else if (p->N <= 48)
+        by_blocks<T, 6> (p, stream);
     else
         by_blocks<T, 8> (p, stream);
 }
