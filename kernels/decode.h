@@ -72,8 +72,8 @@ KERN_DECLARE (KERN_SHARE_FWD);
 
 /* advance - what drawn tokens change, so that step may follow step without the
  * host. Row i, where at[i] is not below 0:
- *   told     (N,most) number count[i] written: ids[i]; told_logp likewise, and
- *            count[i] is one more
+ *   told     (N,most) number count[i] modulo most written: ids[i]; told_logp
+ *            likewise, and count[i] is one more
  *   tokens   (N) ids[i]
  *   at       (N) one more; -1 where the text ends: ids[i] is below 0 or one of
  *            [stop], or at[i] + 1 is end[i], where its last token stands */

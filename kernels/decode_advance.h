@@ -14,7 +14,7 @@ HALF_FN void advance_row (const struct kern_advance *a, size_t i)
     if (a->at[i] < 0)
         return;
     id = a->ids[i];
-    to = i * a->most + (size_t)a->count[i]++;
+    to = i * a->most + (size_t)a->count[i]++ % a->most;
     ends = id < 0 || a->at[i] + 1 >= a->end[i];
     for (size_t k = 0; k < a->n_stop; k++)
         ends = ends || a->stop[k] == id;

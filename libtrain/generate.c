@@ -269,27 +269,98 @@ static void fill_texts (struct run *r, size_t N, int *ret_most)
     memset (texts.count, 0, N * sizeof (*texts.count));
 }
 
-/* Some tokens more for every text. What is drawn behind the end of a text that
- * the listener ended is dropped. */
+/* What is under way of some texts: steps that have been begun, and those whose
+ * tokens were taken, of as many as there may be. */
+struct under_way {
+    size_t N, alive; /* rows; of them with a text, at first */
+    int begun, taken, most;
+};
+
+static size_t count_alive (const struct run *r)
+{
+    size_t alive = 0;
+
+    for (size_t s = 0; s < r->slots; s++)
+        alive += r->text[s] >= 0;
+    return alive;
+}
+
+/* Do steps of as many rows go on with these texts? */
+static bool goes_on (const struct run *r, const struct under_way *u)
+{
+    size_t alive = count_alive (r);
+
+    return alive > 0 && u->begun < u->most && step_rows (r, alive) == u->N
+           && (r->next == r->B || alive == r->slots);
+}
+
+/* A GPU makes a step while the tokens of the one before are taken; several at a
+ * time where other ranks have a part in them. */
+static train_status_t begin (struct run *r, struct under_way *u,
+                             train_error_t *err)
+{
+    bool gpu = r->m->gpu, alone = kv_alone (r->cache);
+    int ahead = gpu && alone ? KV_AHEAD : 1;
+
+    while (u->begun - u->taken < ahead && goes_on (r, u)) {
+        int rest = u->most - u->begun;
+        int n = alone || !gpu ? 1 : rest < KV_STEPS ? rest : KV_STEPS;
+
+        TRY (kv_steps (r->cache, u->N, n, err));
+        u->begun += n;
+    }
+    return TRAIN_OK;
+}
+
+static train_status_t take_step (struct run *r, struct under_way *u,
+                                 const struct kv_drawn *drawn,
+                                 train_error_t *err)
+{
+    for (size_t i = 0; i < u->alive; i++) {
+        size_t s = (size_t)r->drawer[i];
+        size_t at = i * KV_STEPS + (size_t)u->taken % KV_STEPS;
+
+        if (r->text[s] < 0)
+            continue;
+        r->fed[s]++;
+        TRY (take (r, s, drawn->ids[at], drawn->logp[at], err));
+        if (r->text[s] < 0)
+            TRY (kv_end (r->cache, u->N, i, err));
+    }
+    u->taken++;
+    return TRAIN_OK;
+}
+
+/* Where texts end and none waits, fewer rows will be stepped soon. */
+static train_status_t prepare (struct run *r, const struct under_way *u,
+                               train_error_t *err)
+{
+    size_t less = u->N > 16 ? 16 : 8;
+
+    if (r->next < r->B || u->N <= less || count_alive (r) == u->alive)
+        return TRAIN_OK;
+    return kv_record (r->cache, step_rows (r, u->N - less), err);
+}
+
+/* Tokens for every text, until other rows are to be stepped. What is drawn behind
+ * the end of a text that the listener ended is dropped. */
 static train_status_t turns (struct run *r, size_t alive, train_error_t *err)
 {
-    size_t N = step_rows (r, alive);
+    struct under_way u = {.N = step_rows (r, alive), .alive = alive};
     struct kv_drawn drawn;
-    int steps;
 
-    fill_texts (r, N, &steps);
-    steps = !r->m->gpu ? 1 : steps < KV_STEPS ? steps : KV_STEPS;
-    TRY (kv_steps (r->cache, N, steps, &drawn, err));
-    for (int step = 0; step < steps; step++)
-        for (size_t i = 0; i < alive; i++) {
-            size_t s = (size_t)r->drawer[i], at = i * KV_STEPS + (size_t)step;
-
-            if (r->text[s] < 0)
-                continue;
-            r->fed[s]++;
-            TRY (take (r, s, drawn.ids[at], drawn.logp[at], err));
-        }
-    return TRAIN_OK;
+    fill_texts (r, u.N, &u.most);
+    TRY (kv_send (r->cache, u.N, err));
+    for (;;) {
+        TRY (begin (r, &u, err));
+        if (u.begun == u.taken)
+            return TRAIN_OK;
+        TRY (prepare (r, &u, err));
+        TRY (kv_told (r->cache, u.N, &drawn, err));
+        do
+            TRY (take_step (r, &u, &drawn, err));
+        while (!kv_alone (r->cache) && u.taken < u.begun);
+    }
 }
 
 static train_status_t run_all (struct run *r, train_error_t *err)
@@ -298,10 +369,7 @@ static train_status_t run_all (struct run *r, train_error_t *err)
 
     for (;;) {
         TRY (enter (r, err));
-        alive = 0;
-        for (size_t s = 0; s < r->slots; s++)
-            alive += r->text[s] >= 0;
-        if (alive == 0)
+        if ((alive = count_alive (r)) == 0)
             return TRAIN_OK;
         TRY (turns (r, alive, err));
     }

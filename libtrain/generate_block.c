@@ -16,7 +16,7 @@
 
 #define W(name) decoder_weight (m, l + 1, m->blocks[l].name)
 
-static bool few (const struct kv_cache *c, size_t N)
+bool kv_few (const struct kv_cache *c, size_t N)
 {
     return c->own && (N <= FEW || c->same);
 }
@@ -241,8 +241,8 @@ train_status_t kv_block (struct kv_cache *c, size_t l, const struct kv_rows *r,
                          size_t N, bool alone, train_error_t *err)
 {
     TRY (decoder_enter (c->m, l + 1, false, err));
-    TRY (few (c, N) ? block_few (c, l, r, N, alone, err)
-                    : block_many (c, l, r, N, alone, err));
+    TRY (kv_few (c, N) ? block_few (c, l, r, N, alone, err)
+                       : block_many (c, l, r, N, alone, err));
     return decoder_leave (c->m, l + 1, false, err);
 }
 
@@ -292,8 +292,8 @@ train_status_t kv_head (struct kv_cache *c, const struct kv_rows *r, size_t N,
     norm = c->norms ? norm_behind (c, m->dims.L - 1)
                     : decoder_weight (m, last, m->norm_f);
     /* with hooks, a unit's weights may be gone when the next is entered */
-    fused = few (c, N) && (unit == last || has_norms (c));
-    if (!fused && few (c, N))
+    fused = kv_few (c, N) && (unit == last || has_norms (c));
+    if (!fused && kv_few (c, N))
         m->kern->rmsnorm_fwd (c->norm, c->rstd, c->x, norm, N, m->dims.C,
                               m->config.norm_eps, m->stream);
     else if (!fused)

@@ -49,7 +49,7 @@ struct part {
     size_t bytes;
 };
 
-enum { PARTS = 24 };
+enum { PARTS = 23 };
 
 /* Most sums of squares of a row that a product makes. */
 static size_t sums_of (const struct decoder_dims *d)
@@ -97,7 +97,6 @@ static void parts_of (struct kv_cache *c, struct part part[PARTS])
         {&c->picked, c->wants * d->C * E},
         {&c->logits, c->wants * d->V * E},
         {(void **)&c->texts_at, 6 * c->slots * sizeof (int32_t)},
-        {(void **)&c->told_at, 2 * c->slots * KV_STEPS * sizeof (int32_t)},
         {(void **)&c->pairs_at, 3 * c->slots * sizeof (int32_t)},
         {&c->ids_at, (3 * c->rows + 4 * c->wants) * sizeof (int32_t)},
         {&c->drawn_at, 2 * c->wants * sizeof (int32_t)},
@@ -131,6 +130,62 @@ size_t kv_feed_rows (bool gpu, size_t all, size_t slots)
     return rows < slots ? slots : rows;
 }
 
+/* The last of the parts stand in pinned memory as well, and what steps tell there
+ * alone. */
+enum { TWICE = 4, PINNED };
+
+static void pinned_of (struct kv_cache *c, struct part part[PINNED])
+{
+    int32_t **all[TWICE] = {&c->host_texts, &c->host_pairs, &c->host_ids,
+                            &c->host_drawn};
+    struct part parts[PARTS];
+
+    parts_of (c, parts);
+    for (size_t i = 0; i < TWICE; i++)
+        part[i] =
+            (struct part){(void **)all[i], parts[PARTS - TWICE + i].bytes};
+    part[TWICE] = (struct part){(void **)&c->told,
+                                2 * c->slots * KV_STEPS * sizeof (int)};
+}
+
+/* Bytes of [n] parts in one piece of memory; with [base] they are told where. */
+static size_t lay_out (const struct part *part, size_t n, char *base)
+{
+    enum { ALIGN = 256 };
+    size_t sum = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        if (base && part[i].bytes > 0)
+            *part[i].p = base + sum;
+        sum += (part[i].bytes + ALIGN - 1) / ALIGN * ALIGN;
+    }
+    return sum;
+}
+
+/* One piece of a GPU's memory and one that is pinned: each takes the driver long.
+ * On the host each has its own, whose bounds sanitizers know. */
+static train_status_t allot (struct kv_cache *c, train_error_t *err)
+{
+    const struct backend_ops *ops = c->m->ops;
+    struct part part[PARTS], pinned[PINNED];
+
+    parts_of (c, part);
+    pinned_of (c, pinned);
+    for (size_t i = 0; !c->m->gpu && i < PARTS; i++)
+        TRY (ops->alloc (c->m->device, part[i].bytes, part[i].p, err));
+    if (c->m->gpu) {
+        TRY (ops->alloc (c->m->device, lay_out (part, PARTS, NULL), &c->room,
+                         err));
+        (void)lay_out (part, PARTS, c->room);
+    }
+    c->pinned_bytes = lay_out (pinned, PINNED, NULL);
+    TRY (ops->pin (c->m->device, c->pinned_bytes, &c->pinned, err));
+    (void)lay_out (pinned, PINNED, c->pinned);
+    for (size_t i = 0; i < KV_AHEAD; i++)
+        TRY (ops->event_create (c->m->device, &c->done[i], err));
+    return send_tables (c, err);
+}
+
 size_t kv_foresee (train_decoder_t *m, bool gpu, size_t slots, size_t T,
                    size_t rows, bool repetition, size_t *ret_kept)
 {
@@ -145,41 +200,10 @@ size_t kv_foresee (train_decoder_t *m, bool gpu, size_t slots, size_t T,
     struct part part[PARTS];
 
     parts_of (&c, part);
-    for (size_t i = 0; i < PARTS; i++)
-        if (part[i].p != &c.scratch)
-            sum += part[i].bytes;
+    for (size_t i = 0; !gpu && i < PARTS; i++)
+        sum += part[i].p == &c.scratch ? host_scratch (&c) : part[i].bytes;
     *ret_kept = part[0].bytes + part[1].bytes;
-    return gpu ? sum : sum + host_scratch (&c);
-}
-
-/* The last of the parts stand in pinned memory as well. */
-enum { PINNED = 5 };
-
-static void pinned_of (struct kv_cache *c, int32_t **pinned[PINNED])
-{
-    int32_t **all[PINNED] = {&c->host_texts, &c->host_told, &c->host_pairs,
-                             &c->host_ids, &c->host_drawn};
-
-    memcpy (pinned, all, sizeof (all));
-}
-
-static train_status_t allot (struct kv_cache *c, train_error_t *err)
-{
-    const struct backend_ops *ops = c->m->ops;
-    struct part part[PARTS];
-    int32_t **pinned[PINNED];
-
-    parts_of (c, part);
-    pinned_of (c, pinned);
-    for (size_t i = 0; i < PARTS; i++)
-        TRY (ops->alloc (c->m->device, part[i].bytes, part[i].p, err));
-    for (size_t i = 0; i < PINNED; i++) {
-        void *p = NULL;
-
-        TRY (ops->pin (c->m->device, part[PARTS - PINNED + i].bytes, &p, err));
-        *pinned[i] = p;
-    }
-    return send_tables (c, err);
+    return gpu ? sum + lay_out (part, PARTS, NULL) : sum;
 }
 
 static train_status_t set_up (struct kv_cache *c, train_error_t *err)
@@ -243,22 +267,23 @@ train_status_t kv_create (train_decoder_t *m, size_t slots, size_t T,
 
 void kv_destroy (struct kv_cache *c)
 {
-    struct part part[PARTS];
-    int32_t **pinned[PINNED];
     const struct backend_ops *ops;
+    struct part part[PARTS];
 
     if (!c)
         return;
     ops = c->m->ops;
-    parts_of (c, part);
     (void)ops->sync (c->m->stream, NULL);
     kv_drop_graphs (c);
-    for (size_t i = 0; i < PARTS; i++)
+    for (size_t i = 0; i < KV_AHEAD; i++)
+        if (c->done[i])
+            ops->event_destroy (c->done[i]);
+    parts_of (c, part);
+    for (size_t i = 0; !c->m->gpu && i < PARTS; i++)
         ops->free (*part[i].p);
-    pinned_of (c, pinned);
-    for (size_t i = 0; i < PINNED; i++)
-        if (*pinned[i])
-            ops->unpin (*pinned[i], part[PARTS - PINNED + i].bytes);
+    ops->free (c->room);
+    if (c->pinned)
+        ops->unpin (c->pinned, c->pinned_bytes);
     ops->free (c->stop_at);
     ops->free (c->seen);
     free (c->host_logits);

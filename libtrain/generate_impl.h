@@ -10,9 +10,10 @@
 
 #include "kernels/decode_draw.h"
 
-/* Most steps that are taken without the host, and sizes of steps whose graphs are
- * kept. */
+/* Most steps that are taken without the host, calls of kv_steps that are not waited
+ * for, and sizes of steps whose graphs are kept. */
 #define KV_STEPS  8
+#define KV_AHEAD  2
 #define KV_GRAPHS 12
 
 struct kv_graph {
@@ -24,6 +25,8 @@ struct kv_graph {
 struct kv_cache {
     train_decoder_t *m;
     size_t slots, T, rows, wants;
+    void *room, *pinned; /* that all below lies in, but for stop_at and seen */
+    size_t pinned_bytes;
     void *k, *v;         /* (L,S,G,T,D) */
     void *cosine, *sine; /* (T,D/2) */
     void *scratch;       /* of attention and draws on the host */
@@ -38,10 +41,12 @@ struct kv_cache {
     int32_t *pairs_at, *host_pairs; /* (3 slots): from, to, n */
     int32_t *host_ids, *host_drawn; /* pinned */
     void *host_logits;              /* where the others are on a GPU */
-    /* Steps: (6,slots) of texts, (2,slots,KV_STEPS) told, where the kernels are
-       and pinned; stop ids. */
-    int32_t *texts_at, *host_texts, *told_at, *host_told, *stop_at;
+    /* Steps: (6,slots) of texts, where the kernels are and pinned; what they
+       tell, (2,slots,KV_STEPS), pinned; stop ids. */
+    int32_t *texts_at, *host_texts, *told, *stop_at;
     size_t n_stop;
+    void *done[KV_AHEAD]; /* events behind the last calls of kv_steps */
+    size_t begun, waited; /* such calls */
     struct kv_graph graphs[KV_GRAPHS];
     struct kern_draw_rules rules;
     uint32_t *seen; /* (slots,kern_seen_words (V)), with repetition alone */
@@ -99,7 +104,8 @@ train_status_t kv_logits (struct kv_cache *cache, size_t M, const void **ret,
 train_status_t kv_draw (struct kv_cache *cache, size_t N, size_t M,
                         struct kv_drawn *ret, train_error_t *err);
 
-/* What steps are of; host memory of the cache, written by the caller. */
+/* What steps are of; host memory of the cache, written by the caller while no step
+ * is under way. */
 struct kv_texts {
     int32_t *tokens, *slot, *at; /* (N) as of kv_rows, slots all different; at
                                     -1: no text */
@@ -117,17 +123,34 @@ train_status_t kv_rules (struct kv_cache *cache,
                          const train_generate_options_t *opts,
                          train_error_t *err);
 
-/* kv_steps - feed and draw up to KV_STEPS times for N texts, each token drawn
- * being the next to be fed. A text that has ended draws no more: at a stop
- * token, at [end], or at -1 for logits that are no number. On a GPU a second
- * step of the same N is recorded as a graph, which the later ones launch.
- *   ret   ids and logp (N,KV_STEPS), that live until the next call */
-train_status_t kv_steps (struct kv_cache *cache, size_t N, int steps,
-                         struct kv_drawn *ret, train_error_t *err);
+/* kv_send - the N texts that steps are of from now on, as the caller wrote them.
+ * kv_end - text [i] of them has no more steps than those that kv_steps has begun
+ * and one.
+ * kv_steps - begin to feed and draw [n] times, at most KV_STEPS, each token drawn
+ * being the next to be fed. A text that has ended draws no more: at a stop token,
+ * at [end], or at -1 for logits that are no number. On a GPU a second step of the
+ * same N is recorded as a graph, which the later ones launch; kv_record makes that
+ * of another N beforehand, while steps are under way, where it can.
+ * kv_told - wait for the oldest call of kv_steps that was not waited for.
+ *   ret   ids and logp (N,KV_STEPS), of step s since kv_send in column s modulo
+ *         KV_STEPS, until as many more have been begun
+ * At most KV_AHEAD calls may wait, or one where kv_alone is false: the passes need
+ * other ranks, or visit units. */
+train_status_t kv_send (struct kv_cache *cache, size_t N, train_error_t *err);
+train_status_t kv_end (struct kv_cache *cache, size_t N, size_t i,
+                       train_error_t *err);
+train_status_t kv_steps (struct kv_cache *cache, size_t N, int n,
+                         train_error_t *err);
+train_status_t kv_told (struct kv_cache *cache, size_t N, struct kv_drawn *ret,
+                        train_error_t *err);
+train_status_t kv_record (struct kv_cache *cache, size_t N, train_error_t *err);
+bool kv_alone (const struct kv_cache *cache);
 
 /* Parts of a feed, for the steps. kv_block - one block for N rows, whose x is in
  * and out; [alone]: all are of different slots, and the last of them.
- * kv_head - logits of M rows, r->last; NULL: of all. */
+ * kv_head - logits of M rows, r->last; NULL: of all. kv_few - are the products of N
+ * rows our own? */
+bool kv_few (const struct kv_cache *cache, size_t N);
 train_status_t kv_embed (struct kv_cache *cache, const int32_t *tokens,
                          size_t N, train_error_t *err);
 train_status_t kv_block (struct kv_cache *cache, size_t l,

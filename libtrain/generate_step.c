@@ -92,8 +92,8 @@ static train_status_t step (struct kv_cache *c, size_t N, train_error_t *err)
         .tokens = t.tokens,
         .at = t.at,
         .count = t.count,
-        .told = c->told_at,
-        .told_logp = (void *)(c->told_at + N * KV_STEPS),
+        .told = c->told,
+        .told_logp = (void *)(c->told + N * KV_STEPS),
         .ids = ids,
         .logp = logp,
         .end = t.end,
@@ -144,12 +144,16 @@ static struct kv_graph *graph_of (struct kv_cache *c, size_t N)
     return NULL;
 }
 
+static bool replays (const struct kv_cache *c)
+{
+    return c->m->gpu && c->m->ops->graph && kv_alone (c);
+}
+
 /* The first step of a shape lets the products choose their ways. */
 static train_status_t go (struct kv_cache *c, size_t N, train_error_t *err)
 {
     train_decoder_t *m = c->m;
-    bool may = m->gpu && m->ops->graph && !m->hooks.before && !m->hooks.after;
-    struct kv_graph *g = may ? graph_of (c, N) : NULL;
+    struct kv_graph *g = replays (c) ? graph_of (c, N) : NULL;
 
     if (!g || !g->warm) {
         if (g)
@@ -161,21 +165,57 @@ static train_status_t go (struct kv_cache *c, size_t N, train_error_t *err)
     return m->ops->graph->launch (g->graph, m->stream, m->device, err);
 }
 
+bool kv_alone (const struct kv_cache *c)
+{
+    const train_decoder_t *m = c->m;
+
+    return !m->together && !m->hooks.before && !m->hooks.after;
+}
+
+train_status_t kv_record (struct kv_cache *c, size_t N, train_error_t *err)
+{
+    struct kv_graph *g = replays (c) && kv_few (c, N) ? graph_of (c, N) : NULL;
+    train_status_t status;
+    int before;
+
+    if (!g || g->graph)
+        return TRAIN_OK;
+    g->warm = true; /* our own products have nothing to choose */
+    before = c->m->ops->enter (c->m->device);
+    status = record (c, g, err);
+    c->m->ops->leave (before);
+    return status;
+}
+
+train_status_t kv_send (struct kv_cache *c, size_t N, train_error_t *err)
+{
+    return c->m->ops->copy (c->texts_at, c->host_texts,
+                            6 * N * sizeof (int32_t), c->m->stream, err);
+}
+
+train_status_t kv_end (struct kv_cache *c, size_t N, size_t i,
+                       train_error_t *err)
+{
+    struct kv_texts host = kv_texts (c, N), there = texts_in (c->texts_at, N);
+
+    host.end[i] = 0;
+    return c->m->ops->copy (there.end + i, host.end + i, sizeof (*host.end),
+                            c->m->stream, err);
+}
+
 static train_status_t steps (struct kv_cache *c, size_t N, int n,
                              train_error_t *err)
 {
     train_decoder_t *m = c->m;
 
-    TRY (m->ops->copy (c->texts_at, c->host_texts, 6 * N * sizeof (int32_t),
-                       m->stream, err));
     for (int i = 0; i < n; i++)
         TRY (go (c, N, err));
-    return m->ops->copy (c->host_told, c->told_at,
-                         2 * N * KV_STEPS * sizeof (int32_t), m->stream, err);
+    return m->ops->event_record (c->done[c->begun++ % KV_AHEAD], m->device,
+                                 m->stream, err);
 }
 
 train_status_t kv_steps (struct kv_cache *c, size_t N, int n,
-                         struct kv_drawn *ret, train_error_t *err)
+                         train_error_t *err)
 {
     train_status_t status;
     int before;
@@ -184,9 +224,15 @@ train_status_t kv_steps (struct kv_cache *c, size_t N, int n,
     before = c->m->ops->enter (c->m->device);
     status = steps (c, N, n, err);
     c->m->ops->leave (before);
-    if (status == TRAIN_OK)
-        status = decoder_wait (c->m, err);
-    *ret =
-        (struct kv_drawn){c->host_told, (void *)(c->host_told + N * KV_STEPS)};
     return status;
+}
+
+train_status_t kv_told (struct kv_cache *c, size_t N, struct kv_drawn *ret,
+                        train_error_t *err)
+{
+    void *done = c->done[c->waited++ % KV_AHEAD];
+
+    *ret = (struct kv_drawn){c->told, (void *)(c->told + N * KV_STEPS)};
+    return kv_alone (c) ? c->m->ops->event_sync (done, err)
+                        : decoder_wait (c->m, err);
 }
