@@ -50,14 +50,18 @@ KERN_DECLARE (KERN_DECODE_FWD);
 /* attend_fwd - keep_fwd and decode_fwd in one, of rows each of a slot of its own:
  * the same y, k and v, bit for bit. What is then in qkv's queries is undefined.
  *   early   on a GPU: it may begin before the kernel before it on the stream
- *           has ended, for whose results it waits; slot, at, and the keys and
- *           values of earlier positions must be older */
+ *           has ended, for whose results it waits; slot, at, lead, shared, and
+ *           the keys and values of earlier positions must be older
+ *   lead, shared   (N) or NULL: rows 0..shared[i]-1 of slot lead[i] are those of
+ *           slot[i] bit for bit, shared[i] is at most at[i], and they may be read
+ *           there: texts that begin alike then read one copy */
 #define KERN_ATTEND_FWD(suffix, elem, real)                                    \
     void kern_attend_fwd_##suffix (                                            \
         elem *y, elem *k, elem *v, elem *qkv, const real *cosine,              \
-        const real *sine, const int32_t *slot, const int32_t *at, size_t N,    \
-        size_t T, size_t H, size_t G, size_t D, double scale, bool early,      \
-        void *scratch, void *stream)
+        const real *sine, const int32_t *slot, const int32_t *at,              \
+        const int32_t *lead, const int32_t *shared, size_t N, size_t T,        \
+        size_t H, size_t G, size_t D, double scale, bool early, void *scratch, \
+        void *stream)
 KERN_DECLARE (KERN_ATTEND_FWD);
 
 /* share_fwd - texts that begin alike: rows 0..n[i]-1 of slot from[i] are copied to

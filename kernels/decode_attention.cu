@@ -367,7 +367,8 @@ template <typename T>
 static bool tensor_run (typename T::elem *y, const typename T::elem *qkv,
                         typename T::elem *k, typename T::elem *v,
                         const float *cosine, const float *sine,
-                        const int32_t *slot, const int32_t *at, size_t N,
+                        const int32_t *slot, const int32_t *at,
+                        const int32_t *lead, const int32_t *shared, size_t N,
                         size_t len, size_t H, size_t G, size_t D, double scale,
                         bool early, void *stream)
 {
@@ -379,6 +380,8 @@ static bool tensor_run (typename T::elem *y, const typename T::elem *qkv,
                               sine,
                               slot,
                               at,
+                              lead,
+                              shared,
                               N,
                               len,
                               H,
@@ -404,15 +407,16 @@ template <typename T>
 static void decode_run (typename T::elem *y, const typename T::elem *qkv,
                         typename T::elem *k, typename T::elem *v,
                         const float *cosine, const float *sine,
-                        const int32_t *slot, const int32_t *at, size_t N,
+                        const int32_t *slot, const int32_t *at,
+                        const int32_t *lead, const int32_t *shared, size_t N,
                         size_t len, size_t H, size_t G, size_t D, double scale,
                         bool early, void *stream)
 {
     bool whole = fit (y, qkv, k, v) && D % T::PER == 0;
 
     if (N == 0
-        || tensor_run<T> (y, qkv, k, v, cosine, sine, slot, at, N, len, H, G, D,
-                          scale, early, stream))
+        || tensor_run<T> (y, qkv, k, v, cosine, sine, slot, at, lead, shared, N,
+                          len, H, G, D, scale, early, stream))
         return;
     if (!whole)
         decode_go<single<T>, 8, 1> (y, qkv, k, v, NULL, NULL, slot, at, N, len,
@@ -433,7 +437,8 @@ template <typename T>
 static void attend_run (typename T::elem *y, typename T::elem *k,
                         typename T::elem *v, typename T::elem *qkv,
                         const float *cosine, const float *sine,
-                        const int32_t *slot, const int32_t *at, size_t N,
+                        const int32_t *slot, const int32_t *at,
+                        const int32_t *lead, const int32_t *shared, size_t N,
                         size_t len, size_t H, size_t G, size_t D, double scale,
                         bool early, void *stream)
 {
@@ -444,8 +449,8 @@ static void attend_run (typename T::elem *y, typename T::elem *k,
     if (!one)
         keep_run<T> (k, v, qkv, cosine, sine, slot, at, N, len, H, G, D,
                      stream);
-    decode_run<T> (y, qkv, k, v, one ? cosine : NULL, sine, slot, at, N, len, H,
-                   G, D, scale, one && early, stream);
+    decode_run<T> (y, qkv, k, v, one ? cosine : NULL, sine, slot, at, lead,
+                   shared, N, len, H, G, D, scale, one && early, stream);
 }
 
 #define MAKE(d)                                                                \
@@ -473,19 +478,19 @@ static void attend_run (typename T::elem *y, typename T::elem *k,
     {                                                                          \
         (void)scratch;                                                         \
         decode_run<as_##d> (y, qkv, (LAYERS_ELEM (d) *)k,                      \
-                            (LAYERS_ELEM (d) *)v, NULL, NULL, slot, at, N, T,  \
-                            H, G, D, scale, false, stream);                    \
+                            (LAYERS_ELEM (d) *)v, NULL, NULL, slot, at, NULL,  \
+                            NULL, N, T, H, G, D, scale, false, stream);        \
     }                                                                          \
     void kern_attend_fwd_##d##_cuda (                                          \
         LAYERS_ELEM (d) * y, LAYERS_ELEM (d) * k, LAYERS_ELEM (d) * v,         \
         LAYERS_ELEM (d) * qkv, const float *cosine, const float *sine,         \
-        const int32_t *slot, const int32_t *at, size_t N, size_t T, size_t H,  \
-        size_t G, size_t D, double scale, bool early, void *scratch,           \
-        void *stream)                                                          \
+        const int32_t *slot, const int32_t *at, const int32_t *lead,           \
+        const int32_t *shared, size_t N, size_t T, size_t H, size_t G,         \
+        size_t D, double scale, bool early, void *scratch, void *stream)       \
     {                                                                          \
         (void)scratch;                                                         \
-        attend_run<as_##d> (y, k, v, qkv, cosine, sine, slot, at, N, T, H, G,  \
-                            D, scale, early, stream);                          \
+        attend_run<as_##d> (y, k, v, qkv, cosine, sine, slot, at, lead,        \
+                            shared, N, T, H, G, D, scale, early, stream);      \
     }
 
 LAYERS_EACH (MAKE)

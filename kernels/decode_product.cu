@@ -3,6 +3,20 @@
  * before one, then decode_wide.cu's kernel */
 #include "kernels/decode_product.cuh"
 
+/* Of all threads of a block. */
+static __device__ float sum_block (float sum, float sums[THREADS / 32])
+{
+    for (int far = 16; far > 0; far /= 2)
+        sum += __shfl_xor_sync (0xffffffffu, sum, far);
+    if (threadIdx.x % 32 == 0)
+        sums[threadIdx.x / 32] = sum;
+    __syncthreads ();
+    sum = 0;
+    for (int i = 0; i < THREADS / 32; i++)
+        sum += sums[i];
+    return sum;
+}
+
 /* y = the rmsnorm of x. */
 template <typename T>
 static __global__ void __launch_bounds__ (THREADS)
@@ -20,15 +34,7 @@ static __global__ void __launch_bounds__ (THREADS)
         for (int j = 0; j < 8; j++)
             sum += v[j] * v[j];
     }
-    for (int far = 16; far > 0; far /= 2)
-        sum += __shfl_xor_sync (0xffffffffu, sum, far);
-    if (threadIdx.x % 32 == 0)
-        sums[threadIdx.x / 32] = sum;
-    __syncthreads ();
-    sum = 0;
-    for (int i = 0; i < THREADS / 32; i++)
-        sum += sums[i];
-    sum = rsqrtf (sum / in + eps);
+    sum = rsqrtf (sum_block (sum, sums) / in + eps);
     for (int i = (int)threadIdx.x * 8; i < in; i += THREADS * 8) {
         wide<T>::split (wide<T>::load (x + from + i), v);
         wide<T>::split (wide<T>::load (w + i), g);
@@ -36,6 +42,58 @@ static __global__ void __launch_bounds__ (THREADS)
             v[j] *= sum * g[j];
         wide<T>::store (y + from + i, wide<T>::join (v));
     }
+}
+
+/* A block has a row. */
+template <typename T>
+static __global__ void __launch_bounds__ (THREADS) begin (kern_product_begin b)
+{
+    __shared__ float sums[THREADS / 32];
+    size_t n = blockIdx.x;
+    float sum = 0;
+
+    early_go ();
+    early_wait ();
+    for (size_t i = threadIdx.x * 8; i < b.C; i += THREADS * 8) {
+        uint4 row = wide<T>::load (b.w + (size_t)b.tokens[n] * b.C + i);
+        float v[8], g[8];
+
+        wide<T>::store (b.y + n * b.C + i, row);
+        if (!b.next)
+            continue;
+        wide<T>::split (row, v);
+        wide<T>::split (wide<T>::load (b.next + i), g);
+        for (int j = 0; j < 8; j++) {
+            sum += v[j] * v[j];
+            v[j] *= g[j];
+        }
+        wide<T>::store (b.scaled + n * b.C + i, wide<T>::join (v));
+    }
+    if (!b.next)
+        return;
+    sum = sum_block (sum, sums);
+    for (size_t i = threadIdx.x; i < b.n_squares; i += THREADS)
+        b.squares[n * b.n_squares + i] = i == 0 ? sum : 0;
+}
+
+template <typename T>
+static void begin_run (const struct kern_product_begin *b, void *stream)
+{
+    if (b->N > 0)
+        early_launch (begin<T>, dim3 ((unsigned)b->N), THREADS, 0, 1, b->early,
+                      stream, *b);
+}
+
+void kern_product_begin_bf16_cuda (const struct kern_product_begin *b,
+                                   void *stream)
+{
+    begin_run<as_bf16> (b, stream);
+}
+
+void kern_product_begin_f16_cuda (const struct kern_product_begin *b,
+                                  void *stream)
+{
+    begin_run<as_f16> (b, stream);
 }
 
 template <typename T>

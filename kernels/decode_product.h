@@ -106,6 +106,29 @@ bool kern_product_served (void);
 void kern_product_bf16_cuda (const struct kern_product *p, void *stream);
 void kern_product_f16_cuda (const struct kern_product *p, void *stream);
 
+/* kern_product_begin_*_cuda - rows of a table of embeddings, as a product leaves what
+ * it made for the next:
+ *   y        (N,C) rows tokens[i] of w (.,C)
+ *   next     (C) as of kern_product, or NULL: then also written are
+ *   scaled   (N,C); squares (N,n_squares), their first is the sum and the others 0
+ * C is a multiple of 8, addresses are of 16 bytes. */
+struct kern_product_begin {
+    uint16_t *y;
+    const uint16_t *w;
+    const int32_t *tokens;
+    size_t N, C;
+    const uint16_t *next;
+    uint16_t *scaled;
+    float *squares;
+    size_t n_squares;
+    bool early; /* as of kern_product; w and next are older */
+};
+
+void kern_product_begin_bf16_cuda (const struct kern_product_begin *b,
+                                   void *stream);
+void kern_product_begin_f16_cuda (const struct kern_product_begin *b,
+                                  void *stream);
+
 #ifdef __cplusplus
 }
 #endif

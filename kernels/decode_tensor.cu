@@ -27,7 +27,7 @@ struct args {
     uint16_t *y, *k, *v;
     const uint16_t *qkv;
     const float *cosine, *sine;
-    const int32_t *slot, *at;
+    const int32_t *slot, *at, *lead, *shared;
     size_t T;
     int H, G;
     float scale;
@@ -149,45 +149,65 @@ static __device__ uint4 old_vector (const uint16_t *from)
     return r;
 }
 
+/* Where a slot's keys and values are; those before [shared] stand [far] elements
+ * behind where they would. */
+struct source {
+    const uint16_t *k, *v;
+    ptrdiff_t far;
+    int shared;
+};
+
+template <int D> static __device__ source source_of (const args &a, size_t n)
+{
+    size_t from = ((size_t)a.slot[n] * a.G + blockIdx.y) * a.T * D;
+    source s = {a.k + from, a.v + from, 0, 0};
+
+    if (a.lead) {
+        s.far = (ptrdiff_t)(a.lead[n] - a.slot[n]) * a.G * (ptrdiff_t)(a.T * D);
+        s.shared = a.shared[n];
+    }
+    return s;
+}
+
 /* Keys from [first] on, all of them older than the last. */
 template <int U>
-static __device__ void load_old (tile<U> *x, const uint16_t *k,
-                                 const uint16_t *v, int first)
+static __device__ void load_old (tile<U> *x, const source &of, int first)
 {
     enum { D = 64 * U };
     int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
+    ptrdiff_t from =
+        (ptrdiff_t)first * D + (first + TILE <= of.shared ? of.far : 0);
+    const uint16_t *k = of.k + from + g * D + t * 8;
+    const uint16_t *v = of.v + from + 2 * t * D + g * 8;
 
 #pragma unroll
     for (int h = 0; h < 2; h++)
 #pragma unroll
         for (int c = 0; c < 2 * U; c++)
-            x->k[h][c] = old_vector (k + (size_t)(first + h * 8 + g) * D
-                                     + (c * 4 + t) * 8);
+            x->k[h][c] = old_vector (k + h * 8 * D + c * 32);
 #pragma unroll
     for (int i = 0; i < 4; i++)
 #pragma unroll
         for (int u = 0; u < U; u++)
-            x->v[i][u] =
-                old_vector (v + (size_t)(first + i / 2 * 8 + 2 * t + i % 2) * D
-                            + u * 64 + g * 8);
+            x->v[i][u] = old_vector (v + (i / 2 * 8 + i % 2) * D + u * 64);
 }
 
 /* Keys from [first] on; the last one and what is behind it is f's. */
 template <int U>
-static __device__ void load (tile<U> *x, const uint16_t *k, const uint16_t *v,
+static __device__ void load (tile<U> *x, const source &of,
                              const fresh<64 * U> *f, int first, int last)
 {
     enum { D = 64 * U };
     int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
 
     if (first + TILE <= last) {
-        load_old<U> (x, k, v, first);
+        load_old<U> (x, of, first);
         return;
     }
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         int key = first + h * 8 + g;
-        const uint16_t *from = key < last ? k + (size_t)key * D : f->k;
+        const uint16_t *from = key < last ? of.k + (size_t)key * D : f->k;
 
 #pragma unroll
         for (int c = 0; c < 2 * U; c++)
@@ -196,7 +216,7 @@ static __device__ void load (tile<U> *x, const uint16_t *k, const uint16_t *v,
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         int key = first + i / 2 * 8 + 2 * t + i % 2;
-        const uint16_t *from = key < last ? v + (size_t)key * D : f->v;
+        const uint16_t *from = key < last ? of.v + (size_t)key * D : f->v;
 
 #pragma unroll
         for (int u = 0; u < U; u++)
@@ -308,9 +328,9 @@ static __device__ void finish (uint16_t *y, const partial<D> *of, int R)
 /* All keys from [first] on, of which AHEAD tiles are under way or here. */
 template <typename T, int U, int AHEAD>
 static __device__ void take_all (running<U> *r, tile<U> (&x)[AHEAD],
-                                 const uint4 q[2 * U], const uint16_t *k,
-                                 const uint16_t *v, const fresh<64 * U> *f,
-                                 int first, int last, float scale)
+                                 const uint4 q[2 * U], const source &of,
+                                 const fresh<64 * U> *f, int first, int last,
+                                 float scale)
 {
     for (; AHEAD > 1 && first <= last; first += AHEAD * STEP)
 #pragma unroll
@@ -320,13 +340,13 @@ static __device__ void take_all (running<U> *r, tile<U> (&x)[AHEAD],
             if (at <= last)
                 take<T, U> (r, x[i], q, at, last, scale);
             if (next <= last)
-                load<U> (&x[i], k, v, f, next, last);
+                load<U> (&x[i], of, f, next, last);
         }
     for (; AHEAD == 1 && first <= last; first += STEP) {
         tile<U> next;
 
         if (first + STEP <= last)
-            load<U> (&next, k, v, f, first + STEP, last);
+            load<U> (&next, of, f, first + STEP, last);
         take<T, U> (r, x[0], q, first, last, scale);
         x[0] = next;
     }
@@ -343,18 +363,18 @@ static __global__ void __launch_bounds__ (BLOCK, EACH) tensor (args a)
     __shared__ partial<D> parts;
     int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
     int first = (int)threadIdx.x / 32 * TILE, last = a.at[blockIdx.x];
-    size_t n = blockIdx.x, from;
+    size_t n = blockIdx.x;
+    source of = source_of<D> (a, n);
     running<U> r = {-INFINITY, 0, {}};
     tile<U> x[AHEAD];
     angles by;
     uint4 q[2 * U];
 
     early_go ();
-    from = ((size_t)a.slot[n] * a.G + blockIdx.y) * a.T * D;
 #pragma unroll
     for (int i = 0; i < AHEAD; i++)
         if (first + i * STEP + TILE <= last)
-            load_old<U> (&x[i], a.k + from, a.v + from, first + i * STEP);
+            load_old<U> (&x[i], of, first + i * STEP);
     if (AHEAD > 1 && a.cosine && last >= 0)
         find_angles<D> (&by, a, last);
     early_wait ();
@@ -362,7 +382,7 @@ static __global__ void __launch_bounds__ (BLOCK, EACH) tensor (args a)
         return;
     if (AHEAD == 1 && a.cosine)
         find_angles<D> (&by, a, last);
-    prepare<T, D> (&f, a, by, n, from, last);
+    prepare<T, D> (&f, a, by, n, of.k - a.k, last);
     __syncthreads ();
 #pragma unroll
     for (int c = 0; c < 2 * U; c++)
@@ -372,10 +392,9 @@ static __global__ void __launch_bounds__ (BLOCK, EACH) tensor (args a)
         int at = first + i * STEP;
 
         if (at + TILE > last && at <= last)
-            load<U> (&x[i], a.k + from, a.v + from, &f, at, last);
+            load<U> (&x[i], of, &f, at, last);
     }
-    take_all<T, U, AHEAD> (&r, x, q, a.k + from, a.v + from, &f, first, last,
-                           a.scale);
+    take_all<T, U, AHEAD> (&r, x, q, of, &f, first, last, a.scale);
     lay<U> (&parts, &r);
     __syncthreads ();
     finish<T, D> (a.y + (n * a.H + (size_t)blockIdx.y * (a.H / a.G)) * D,
@@ -386,10 +405,13 @@ static __global__ void __launch_bounds__ (BLOCK, EACH) tensor (args a)
 template <typename T>
 static void go (const struct decode_tensor *p, void *stream)
 {
-    args a = {p->y,      p->k,      p->v,
-              p->qkv,    p->cosine, p->sine,
-              p->slot,   p->at,     p->T,
-              (int)p->H, (int)p->G, (float)(p->scale * 1.4426950408889634)};
+    args a = {p->y,      p->k,
+              p->v,      p->qkv,
+              p->cosine, p->sine,
+              p->slot,   p->at,
+              p->lead,   p->shared,
+              p->T,      (int)p->H,
+              (int)p->G, (float)(p->scale * 1.4426950408889634)};
     size_t blocks = p->N * p->G;
     void (*kernel) (args) = p->D != 64          ? tensor<T, 2, 1, 2>
                             : blocks <= 2 * 132 ? tensor<T, 1, 4, 2>

@@ -13,7 +13,7 @@ struct decode_tensor {
     uint16_t *y, *k, *v;
     const uint16_t *qkv;
     const float *cosine, *sine;
-    const int32_t *slot, *at;
+    const int32_t *slot, *at, *lead, *shared;
     size_t N, T, H, G, D;
     double scale;
     bool early;

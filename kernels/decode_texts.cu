@@ -60,6 +60,7 @@ static __global__ void __launch_bounds__ (THREADS) advance (kern_advance a)
 {
     size_t i = thread_number ();
 
+    early_go ();
     early_wait ();
     if (i < a.N)
         advance_row (&a, i);

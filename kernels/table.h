@@ -21,6 +21,7 @@ struct kern_dropout;
 struct kern_advance;
 struct kern_draw_rules;
 struct kern_product;
+struct kern_product_begin;
 
 struct kern_ops {
     size_t elem_size, real_size; /* bytes */
@@ -77,7 +78,8 @@ struct kern_ops {
                         void *scratch, void *stream);
     void (*attend_fwd) (void *y, void *k, void *v, void *qkv,
                         const void *cosine, const void *sine,
-                        const int32_t *slot, const int32_t *at, size_t N,
+                        const int32_t *slot, const int32_t *at,
+                        const int32_t *lead, const int32_t *shared, size_t N,
                         size_t T, size_t H, size_t G, size_t D, double scale,
                         bool early, void *scratch, void *stream);
     void (*share_fwd) (void *k, void *v, const int32_t *from, const int32_t *to,
@@ -95,6 +97,7 @@ struct kern_ops {
     void (*advance) (const struct kern_advance *a, void *stream);
     /* decode_product.h; of bf16 and f16 on a GPU alone, else NULL */
     void (*product) (const struct kern_product *p, void *stream);
+    void (*product_begin) (const struct kern_product_begin *b, void *stream);
     bool (*product_served) (void);
     /* logp, entropy and dlogp are of [real] */
     void (*logprob) (void *logits, void *logp, void *entropy,

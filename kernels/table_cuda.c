@@ -22,25 +22,29 @@
 #undef OWN
 #undef KERN
 
-#define elem     uint16_t
-#define real     float
-#define OWN(x)   x##_bf16_cuda
-#define KERN(op) kern_##op##_bf16_cuda
-#define PRODUCT  kern_product_bf16_cuda
+#define elem          uint16_t
+#define real          float
+#define OWN(x)        x##_bf16_cuda
+#define KERN(op)      kern_##op##_bf16_cuda
+#define PRODUCT       kern_product_bf16_cuda
+#define PRODUCT_BEGIN kern_product_begin_bf16_cuda
 #include "table.inc"
 #undef PRODUCT
+#undef PRODUCT_BEGIN
 #undef elem
 #undef real
 #undef OWN
 #undef KERN
 
-#define elem     uint16_t
-#define real     float
-#define OWN(x)   x##_f16_cuda
-#define KERN(op) kern_##op##_f16_cuda
-#define PRODUCT  kern_product_f16_cuda
+#define elem          uint16_t
+#define real          float
+#define OWN(x)        x##_f16_cuda
+#define KERN(op)      kern_##op##_f16_cuda
+#define PRODUCT       kern_product_f16_cuda
+#define PRODUCT_BEGIN kern_product_begin_f16_cuda
 #include "table.inc"
 #undef PRODUCT
+#undef PRODUCT_BEGIN
 #undef elem
 #undef real
 #undef OWN

@@ -242,6 +242,24 @@ static size_t step_rows (const struct run *r, size_t alive)
     return N < r->slots ? N : r->slots;
 }
 
+/* Of a prompt that texts have in common but the last token, which may have been read
+ * for some of them alone. */
+static void fill_shared (const struct run *r, const struct kv_texts *texts,
+                         size_t alive)
+{
+    for (size_t i = 0; i < alive; i++) {
+        int b = r->text[r->drawer[i]];
+        size_t first = 0;
+
+        while (r->o->group > 1
+               && r->text[r->drawer[first]] / r->o->group != b / r->o->group)
+            first++;
+        first = r->o->group > 1 ? first : i;
+        texts->lead[i] = r->drawer[first];
+        texts->shared[i] = first < i ? r->n[b] - 1 : 0;
+    }
+}
+
 static void fill_texts (struct run *r, size_t N, int *ret_most)
 {
     struct kv_texts texts = kv_texts (r->cache, N);
@@ -262,8 +280,10 @@ static void fill_texts (struct run *r, size_t N, int *ret_most)
         rest = r->o->max_new - r->added[b];
         *ret_most = rest > *ret_most ? rest : *ret_most;
     }
+    fill_shared (r, &texts, i);
     for (; i < N; i++) {
         texts.tokens[i] = texts.slot[i] = texts.text[i] = texts.end[i] = 0;
+        texts.lead[i] = texts.shared[i] = 0;
         texts.at[i] = -1;
     }
     memset (texts.count, 0, N * sizeof (*texts.count));

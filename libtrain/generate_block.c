@@ -49,6 +49,18 @@ static void link_give (struct kv_cache *c, struct kern_product *p,
     p->squares = c->squares;
 }
 
+/* The norm before block l, or of L the last. */
+static const void *norm_of (const struct kv_cache *c, size_t l)
+{
+    const train_decoder_t *m = c->m;
+
+    if (c->norms)
+        return (const char *)c->norms + l * m->dims.C * m->kern->elem_size;
+    if (l == m->dims.L)
+        return decoder_weight (m, l + 1, m->norm_f);
+    return decoder_weight (m, l + 1, m->blocks[l].norm1);
+}
+
 static void link_take (struct kv_cache *c, struct kern_product *p,
                        const struct kern_product *from)
 {
@@ -105,8 +117,8 @@ static train_status_t attend (struct kv_cache *c, size_t l,
                                m->stream);
     if (alone) {
         m->kern->attend_fwd (c->att, k, v, c->qkv, c->cosine, c->sine, r->slot,
-                             r->at, N, c->T, d->H, d->G, d->D, scale, early (m),
-                             c->scratch, m->stream);
+                             r->at, r->lead, r->shared, N, c->T, d->H, d->G,
+                             d->D, scale, early (m), c->scratch, m->stream);
         return TRAIN_OK;
     }
     m->kern->keep_fwd (k, v, c->qkv, c->cosine, c->sine, r->slot, r->at, N,
@@ -114,19 +126,6 @@ static train_status_t attend (struct kv_cache *c, size_t l,
     m->kern->decode_fwd (c->att, c->qkv, k, v, r->slot, r->at, N, c->T, d->H,
                          d->G, d->D, scale, c->scratch, m->stream);
     return TRAIN_OK;
-}
-
-/* The norm behind block l: of the next, or the last. */
-static const void *norm_behind (const struct kv_cache *c, size_t l)
-{
-    const train_decoder_t *m = c->m;
-
-    if (c->norms)
-        return (const char *)c->norms
-               + (l + 1) * m->dims.C * m->kern->elem_size;
-    if (l + 1 == m->dims.L)
-        return decoder_weight (m, l + 2, m->norm_f);
-    return decoder_weight (m, l + 2, m->blocks[l + 1].norm1);
 }
 
 /* x is the stream into the block and out of it. */
@@ -168,11 +167,10 @@ static train_status_t block_few (struct kv_cache *c, size_t l,
                                 .add = c->x2};
 
     if (linked (c)) {
-        if (l > 0)
-            link_take (c, &qkv, &down);
+        link_take (c, &qkv, &down);
         link_give (c, &out, W (norm2));
         link_take (c, &gate_up, &out);
-        link_give (c, &down, norm_behind (c, l));
+        link_give (c, &down, norm_of (c, l + 1));
     }
     TRY (product (c, qkv, err));
     TRY (attend (c, l, r, N, alone));
@@ -246,14 +244,36 @@ train_status_t kv_block (struct kv_cache *c, size_t l, const struct kv_rows *r,
     return decoder_leave (c->m, l + 1, false, err);
 }
 
+static void begin_few (struct kv_cache *c, const int32_t *tokens, size_t N)
+{
+    train_decoder_t *m = c->m;
+    struct kern_product_begin b = {
+        .y = c->x,
+        .w = decoder_weight (m, 0, m->embed),
+        .tokens = tokens,
+        .N = N,
+        .C = m->dims.C,
+        .next = linked (c) ? norm_of (c, 0) : NULL,
+        .scaled = c->norm,
+        .squares = c->squares,
+        .n_squares = kern_product_squares (m->dims.F, m->dims.C),
+        .early = early (m),
+    };
+
+    m->kern->product_begin (&b, m->stream);
+}
+
 train_status_t kv_embed (struct kv_cache *c, const int32_t *tokens, size_t N,
                          train_error_t *err)
 {
     train_decoder_t *m = c->m;
 
     TRY (decoder_enter (m, 0, false, err));
-    m->kern->embedding_fwd (c->x, decoder_weight (m, 0, m->embed), tokens, N,
-                            m->dims.C, m->stream);
+    if (kv_few (c, N))
+        begin_few (c, tokens, N);
+    else
+        m->kern->embedding_fwd (c->x, decoder_weight (m, 0, m->embed), tokens,
+                                N, m->dims.C, m->stream);
     return decoder_leave (m, 0, false, err);
 }
 
@@ -289,8 +309,7 @@ train_status_t kv_head (struct kv_cache *c, const struct kv_rows *r, size_t N,
     bool fused;
 
     TRY (decoder_enter (m, last, false, err));
-    norm = c->norms ? norm_behind (c, m->dims.L - 1)
-                    : decoder_weight (m, last, m->norm_f);
+    norm = norm_of (c, m->dims.L);
     /* with hooks, a unit's weights may be gone when the next is entered */
     fused = kv_few (c, N) && (unit == last || has_norms (c));
     if (!fused && kv_few (c, N))

@@ -96,7 +96,7 @@ static void parts_of (struct kv_cache *c, struct part part[PARTS])
         {&c->norms, norms_bytes (c)},
         {&c->picked, c->wants * d->C * E},
         {&c->logits, c->wants * d->V * E},
-        {(void **)&c->texts_at, 6 * c->slots * sizeof (int32_t)},
+        {(void **)&c->texts_at, KV_LISTS * c->slots * sizeof (int32_t)},
         {(void **)&c->pairs_at, 3 * c->slots * sizeof (int32_t)},
         {&c->ids_at, (3 * c->rows + 4 * c->wants) * sizeof (int32_t)},
         {&c->drawn_at, 2 * c->wants * sizeof (int32_t)},

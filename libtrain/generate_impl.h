@@ -15,6 +15,7 @@
 #define KV_STEPS  8
 #define KV_AHEAD  2
 #define KV_GRAPHS 12
+#define KV_LISTS  8 /* of kv_texts */
 
 struct kv_graph {
     size_t rows; /* 0: unused */
@@ -41,7 +42,7 @@ struct kv_cache {
     int32_t *pairs_at, *host_pairs; /* (3 slots): from, to, n */
     int32_t *host_ids, *host_drawn; /* pinned */
     void *host_logits;              /* where the others are on a GPU */
-    /* Steps: (6,slots) of texts, where the kernels are and pinned; what they
+    /* Steps: (KV_LISTS,slots) of texts, where the kernels are and pinned; what they
        tell, (2,slots,KV_STEPS), pinned; stop ids. */
     int32_t *texts_at, *host_texts, *told, *stop_at;
     size_t n_stop;
@@ -81,6 +82,7 @@ struct kv_rows {
     int32_t *text;   /* (M) for draws: which text */
     int32_t *pos;    /* (M) and at[last[i]] */
     int32_t *from;   /* (M) and whose tokens are discouraged: a slot */
+    int32_t *lead, *shared; /* as of attend_fwd; NULL here */
 };
 
 struct kv_rows kv_rows (struct kv_cache *cache, size_t N, size_t M);
@@ -112,6 +114,7 @@ struct kv_texts {
     int32_t *text;               /* (N) for draws */
     int32_t *end;                /* (N) where its last token may stand */
     int32_t *count;              /* (N) 0 */
+    int32_t *lead, *shared;      /* (N) as of attend_fwd */
 };
 
 struct kv_texts kv_texts (struct kv_cache *cache, size_t N);

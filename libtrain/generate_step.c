@@ -24,7 +24,9 @@ static struct kv_texts texts_in (int32_t *p, size_t N)
                              .at = p + 2 * N,
                              .text = p + 3 * N,
                              .end = p + 4 * N,
-                             .count = p + 5 * N};
+                             .count = p + 5 * N,
+                             .lead = p + 6 * N,
+                             .shared = p + 7 * N};
 }
 
 struct kv_texts kv_texts (struct kv_cache *c, size_t N)
@@ -85,7 +87,11 @@ static train_status_t step (struct kv_cache *c, size_t N, train_error_t *err)
 {
     train_decoder_t *m = c->m;
     struct kv_texts t = texts_in (c->texts_at, N);
-    struct kv_rows r = {.tokens = t.tokens, .slot = t.slot, .at = t.at};
+    struct kv_rows r = {.tokens = t.tokens,
+                        .slot = t.slot,
+                        .at = t.at,
+                        .lead = t.lead,
+                        .shared = t.shared};
     int32_t *ids = c->drawn_at;
     float *logp = (void *)(ids + N);
     struct kern_advance a = {
@@ -190,7 +196,7 @@ train_status_t kv_record (struct kv_cache *c, size_t N, train_error_t *err)
 train_status_t kv_send (struct kv_cache *c, size_t N, train_error_t *err)
 {
     return c->m->ops->copy (c->texts_at, c->host_texts,
-                            6 * N * sizeof (int32_t), c->m->stream, err);
+                            KV_LISTS * N * sizeof (int32_t), c->m->stream, err);
 }
 
 train_status_t kv_end (struct kv_cache *c, size_t N, size_t i,

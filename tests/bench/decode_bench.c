@@ -6,7 +6,8 @@
  *                                  with other weights each, and the rate that the
  *                                  weights come at
  *   decode_bench layer [ROWS...]   of one of CALLS layers of a token, joined as
- *                                  generation joins them */
+ *                                  generation joins them
+ * Eight rows have their first 128 keys in common. */
 #include "config.h"
 
 #include <stdbool.h>
@@ -42,7 +43,7 @@ static struct {
     size_t N;
     int split; /* < 0: cuBLASLt */
     bool early, plain;
-    int32_t *slot, *at;
+    int32_t *slot, *at, *lead, *shared;
     float *table;
 } b;
 
@@ -143,7 +144,7 @@ static void products (void)
     }
 }
 
-enum { H = 32, G = 8, D = 64, T = 400, WORDS = 50304 };
+enum { H = 32, G = 8, D = 64, T = 400, WORDS = 50304, PROMPT = 128 };
 #define LAYER ((size_t)2048 * (3072 + 2048 + 2 * 8192 + 8192)) /* weights */
 
 static void one_attention (int i)
@@ -152,20 +153,24 @@ static void one_attention (int i)
     uint16_t *k = b.pool + (size_t)i * 2 * layer;
 
     kern_attend_fwd_bf16_cuda (b.y, k, k + layer, b.x, b.table, b.table, b.slot,
-                               b.at, b.N, T, H, G, D, 0.125, b.early, NULL,
-                               b.stream);
+                               b.at, b.lead, b.shared, b.N, T, H, G, D, 0.125,
+                               b.early, NULL, b.stream);
 }
 
 static void stand (size_t length)
 {
-    int32_t host[2][64];
+    int32_t *to[] = {b.slot, b.at, b.lead, b.shared}, host[4][64];
 
     for (size_t n = 0; n < b.N; n++) {
         host[0][n] = (int32_t)n;
         host[1][n] = (int32_t)length - 1;
+        host[2][n] = (int32_t)(n / 8 * 8);
+        host[3][n] = n % 8 == 0        ? 0
+                     : length < PROMPT ? (int32_t)length - 1
+                                       : PROMPT - 1;
     }
-    must (cudaMemcpy (b.slot, host[0], 4 * b.N, cudaMemcpyHostToDevice));
-    must (cudaMemcpy (b.at, host[1], 4 * b.N, cudaMemcpyHostToDevice));
+    for (int i = 0; i < 4; i++)
+        must (cudaMemcpy (to[i], host[i], 4 * b.N, cudaMemcpyHostToDevice));
 }
 
 static void attention (size_t length)
@@ -232,8 +237,9 @@ static void one_layer (int i)
     kern_product_bf16_cuda (&qkv, b.stream);
     if (l.keys > 0)
         kern_attend_fwd_bf16_cuda (l.att, k, k + b.N * G * T * D, l.qkv,
-                                   b.table, b.table, b.slot, b.at, b.N, T, H, G,
-                                   D, 0.125, true, NULL, b.stream);
+                                   b.table, b.table, b.slot, b.at, b.lead,
+                                   b.shared, b.N, T, H, G, D, 0.125, true, NULL,
+                                   b.stream);
     kern_product_bf16_cuda (&out, b.stream);
     kern_product_bf16_cuda (&up, b.stream);
     kern_product_bf16_cuda (&down, b.stream);
@@ -241,10 +247,10 @@ static void one_layer (int i)
 
 static void layers (void)
 {
-    static const size_t keys[] = {0, 256, 384};
+    static const size_t keys[] = {0, 128, 256, 384};
 
     printf ("layer %2zu rows", b.N);
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 4; i++) {
         l.keys = keys[i];
         if (l.keys > 0)
             stand (l.keys);
@@ -303,6 +309,8 @@ int main (int argc, char **argv)
     b.normed = on_gpu ((size_t)1 << 20);
     b.slot = on_gpu (64 * sizeof (*b.slot));
     b.at = on_gpu (64 * sizeof (*b.at));
+    b.lead = on_gpu (64 * sizeof (*b.lead));
+    b.shared = on_gpu (64 * sizeof (*b.shared));
     b.table = on_gpu (T * D * sizeof (*b.table));
     must (cudaStreamCreate (&b.stream));
     if (gemm_lt_create (&b.lt, &opts, why) != GEMM_LT_OK) {
