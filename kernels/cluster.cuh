@@ -35,19 +35,13 @@ static __device__ __forceinline__ void cluster_leave (void)
                      : "memory");
 }
 
-/* Four floats at [at], a shared address, of block [block] of the cluster. */
-static __device__ __forceinline__ float4 cluster_four (uint32_t at, int block)
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+/* Four floats at [at], shared memory, of block [block] of the cluster. */
+static __device__ __forceinline__ float4 cluster_four (const float *at,
+                                                       int block)
 {
-    uint32_t there;
-    float4 x;
-
-    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
-                 : "=r"(there)
-                 : "r"(at), "r"(block));
-    asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
-                 : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
-                 : "r"(there));
-    return x;
+    return *(const float4 *)__cluster_map_shared_rank (at, (unsigned)block);
 }
+#endif
 
 #endif

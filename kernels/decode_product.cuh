@@ -28,7 +28,7 @@ struct args {
     const float *sums;
     uint16_t *y, *scaled;
     float *squares;
-    int N, in, out, n_sums, chunks; /* DEEP wide, of a block */
+    int N, in, out, n_sums;
     bool pair;
     float eps;
 };
@@ -68,9 +68,11 @@ template <int N> static __device__ void bring_wait (void)
     asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
 
-/* Where this thread's copies go and come from: 4 vectors of w, some of x. */
+/* Where this thread's copies go and come from: 4 vectors of w, some of x, of each
+ * of the block's chunks of the sum, which are DEEP wide. */
 template <int NT> struct way {
     uint64_t once;
+    int chunks;
     const uint16_t *w[4], *x[(NT + 3) / 4];
     unsigned to;
     bool w_there[4], x_there[(NT + 3) / 4];
@@ -82,10 +84,13 @@ static __device__ void find_way (way<NT> *m, const args &a, unsigned to,
                                  int first_row, int turned)
 {
     int row = (int)threadIdx.x / 8, chunk = (int)threadIdx.x % 8;
-    int from = (int)blockIdx.y * a.chunks * DEEP + chunk * 8;
+    int all = a.in / DEEP, parts = (int)gridDim.y, part = (int)blockIdx.y;
+    int first = part * (all / parts) + min (part, all % parts);
+    int from = first * DEEP + chunk * 8;
 
     asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;"
                  : "=l"(m->once));
+    m->chunks = all / parts + (part < all % parts);
     m->to = to + (unsigned)(row * DEEP * 2 + (chunk ^ turned) * 16);
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -128,27 +133,6 @@ static __device__ void bring_x (const way<NT> &m, int c, unsigned stage_bytes)
         if (i * 32 + (int)threadIdx.x / 8 < NT * 8)
             bring (to + i * 32 * DEEP * 2, m.x[i] + (size_t)c * DEEP,
                    m.x_there[i]);
-}
-
-/* Four neighbours of the sums of row n from [row] on, over all parts; what lies in
- * other blocks is under way together. */
-static __device__ __forceinline__ float4 gather (float *part, int parts, int n,
-                                                 int row)
-{
-    float4 x[PARTS_MOST], sum = {0, 0, 0, 0};
-    uint32_t at = (uint32_t)__cvta_generic_to_shared (part + n * LINE + row);
-
-    if (parts == 1)
-        return *(const float4 *)(part + n * LINE + row);
-#pragma unroll
-    for (int i = 0; i < PARTS_MOST; i++)
-        x[i] = i < parts ? cluster_four (at, i) : make_float4 (0, 0, 0, 0);
-#pragma unroll
-    for (int i = 0; i < PARTS_MOST; i++) {
-        sum.x += x[i].x, sum.y += x[i].y;
-        sum.z += x[i].z, sum.w += x[i].w;
-    }
-    return sum;
 }
 
 #define HELD 8 /* vectors of sums that a thread can have on their way */
@@ -230,25 +214,35 @@ struct spot {
     bool there;
 };
 
-/* [lanes]: log2 of those that have a row of x together. */
-template <int NT>
-static __device__ __forceinline__ spot spot_of (const args &a, int i, int lanes,
-                                                int first_row)
-{
-    int rows = a.pair ? TALL / 2 : TALL;
-    spot p;
+/* Of each row of x the block's share of what its cluster adds up: fours from [first]
+ * on, and log2 of the lanes that have them. */
+struct share {
+    int first, count, lanes;
+};
 
-    p.n = i >> lanes;
-    p.row = ((int)blockIdx.y << lanes | (i & ((1 << lanes) - 1))) * 4;
-    p.o = (int)blockIdx.x * rows + p.row;
-    p.there = p.n < NT * 8 && first_row + p.n < a.N && p.o < a.out;
-    p.at = (size_t)(first_row + p.n) * a.out + p.o;
-    return p;
+static __device__ __forceinline__ share share_of (const args &a)
+{
+    int fours = (a.pair ? TALL / 2 : TALL) / 4, parts = (int)gridDim.y;
+    int first = (int)blockIdx.y * fours / parts;
+    int end = ((int)blockIdx.y + 1) * fours / parts;
+
+    return share{first, end - first, 32 - __clz ((fours - 1) / parts)};
 }
 
-static __device__ __forceinline__ int lanes_of (const args &a)
+template <int NT>
+static __device__ __forceinline__ spot spot_of (const args &a, int i,
+                                                const share &of, int first_row)
 {
-    return __ffs ((a.pair ? TALL / 2 : TALL) / 4 / (int)gridDim.y) - 1;
+    int rows = a.pair ? TALL / 2 : TALL, lane = i & ((1 << of.lanes) - 1);
+    spot p;
+
+    p.n = i >> of.lanes;
+    p.row = (of.first + lane) * 4;
+    p.o = (int)blockIdx.x * rows + p.row;
+    p.there =
+        lane < of.count && p.n < NT * 8 && first_row + p.n < a.N && p.o < a.out;
+    p.at = (size_t)(first_row + p.n) * a.out + p.o;
+    return p;
 }
 
 /* What is added there, and the next norm's weight. */
@@ -270,12 +264,13 @@ static __device__ __forceinline__ rest rest_of (const args &a, const spot &p)
 /* On their way while the products are made, for two spots. */
 template <int NT>
 static __device__ __forceinline__ void call_rest (rest (&r)[2], const args &a,
+                                                  const share &of,
                                                   int first_row)
 {
 #pragma unroll
     for (int u = 0; u < 2; u++)
-        r[u] = rest_of (a, spot_of<NT> (a, (int)threadIdx.x + u * THREADS,
-                                        lanes_of (a), first_row));
+        r[u] = rest_of (
+            a, spot_of<NT> (a, (int)threadIdx.x + u * THREADS, of, first_row));
 }
 
 template <typename T>
@@ -307,82 +302,175 @@ static __device__ __forceinline__ void scale_four (float *x, float4 sum,
     round_four<T> (x);
 }
 
-/* Write them; returns their squares, for what is next. */
-template <typename T>
-static __device__ __forceinline__ float finish (const args &a, const spot &p,
-                                                const rest &r, float4 sum,
-                                                float4 other, float rstd)
+/* Sums of U spots, from [more] behind their rows on, over all parts; what lies in
+ * other blocks is under way together. */
+template <int U>
+static __device__ __forceinline__ void gather (float4 (&sum)[U], float *part,
+                                               int parts, const spot (&p)[U],
+                                               int more)
 {
-    float x[4], more[4], squares = 0;
+    enum { SIX = 6 };
 
-    scale_four<T> (x, sum, rstd);
-    if (a.bias) {
-        split_four<T> (more, *(const uint2 *)(a.bias + p.o));
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-            x[i] += more[i];
-        round_four<T> (x);
-    }
-    if (a.pair) {
-        scale_four<T> (more, other, rstd);
+    for (int u = 0; u < U; u++)
+        sum[u] = parts == 1 && p[u].there
+                     ? *(float4 *)(part + p[u].n * LINE + p[u].row + more)
+                     : make_float4 (0, 0, 0, 0);
+    for (int first = 0; parts > 1 && first < parts; first += SIX) {
+        float4 x[U][SIX];
+
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-            x[i] = x[i] * T::sigmoid (x[i]) * more[i];
-    }
-    if (a.add) {
-        split_four<T> (more, r.add);
+        for (int u = 0; u < U; u++)
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-            x[i] += more[i];
-    }
-    *(uint2 *)(a.y + p.at) = join_four<T> (x);
-    if (!a.next)
-        return 0;
-    round_four<T> (x);
-    split_four<T> (more, r.next);
+            for (int i = 0; i < SIX; i++) {
+                float *at = part + p[u].n * LINE + p[u].row + more;
+
+                x[u][i] = p[u].there && first + i < parts
+                              ? cluster_four (at, first + i)
+                              : make_float4 (0, 0, 0, 0);
+            }
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-        squares += x[i] * x[i];
-        x[i] *= more[i];
+        for (int u = 0; u < U; u++)
+#pragma unroll
+            for (int i = 0; i < SIX; i++) {
+                sum[u].x += x[u][i].x, sum[u].y += x[u][i].y;
+                sum[u].z += x[u][i].z, sum[u].w += x[u][i].w;
+            }
     }
-    *(uint2 *)(a.scaled + p.at) = join_four<T> (x);
-    return squares;
 }
 
-/* Add up a share of the block's rows of w, and write it; whole warps, for the sums
- * of a row's lanes. [r] is of the first two spots. */
-template <typename T, int NT>
+/* The steps of what is done with U spots: each is made of all of them before the
+ * next, so that a thread waits for one when it has begun the others. */
+template <typename T, int U>
+static __device__ __forceinline__ void add_bias (float (&x)[U][4],
+                                                 const args &a,
+                                                 const spot (&p)[U])
+{
+    uint2 r[U];
+
+#pragma unroll
+    for (int u = 0; u < U; u++)
+        r[u] =
+            p[u].there ? *(const uint2 *)(a.bias + p[u].o) : make_uint2 (0, 0);
+#pragma unroll
+    for (int u = 0; u < U; u++) {
+        float more[4];
+
+        split_four<T> (more, r[u]);
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            x[u][i] += more[i];
+        round_four<T> (x[u]);
+    }
+}
+
+template <typename T, int U>
+static __device__ __forceinline__ void gate (float (&x)[U][4], float *part,
+                                             int parts, const spot (&p)[U],
+                                             const float (&by)[U])
+{
+    float4 other[U];
+
+    gather<U> (other, part, parts, p, TALL / 2);
+#pragma unroll
+    for (int u = 0; u < U; u++) {
+        float more[4];
+
+        scale_four<T> (more, other[u], by[u]);
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            x[u][i] = x[u][i] * T::sigmoid (x[u][i]) * more[i];
+    }
+}
+
+/* The rows times the next norm's weight, and the sums of their squares. */
+template <typename T, int U>
+static __device__ __forceinline__ void put_next (float (&x)[U][4],
+                                                 const args &a,
+                                                 const spot (&p)[U],
+                                                 const rest (&now)[U],
+                                                 int lanes, int first_row)
+{
+    size_t blocks = (size_t)gridDim.x * gridDim.y;
+    size_t at =
+        (size_t)first_row * blocks + blockIdx.x * gridDim.y + blockIdx.y;
+    float squares[U] = {};
+
+#pragma unroll
+    for (int u = 0; u < U; u++) {
+        float more[4];
+
+        round_four<T> (x[u]);
+        split_four<T> (more, now[u].next);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            squares[u] += p[u].there ? x[u][i] * x[u][i] : 0;
+            x[u][i] *= more[i];
+        }
+        if (p[u].there)
+            *(uint2 *)(a.scaled + p[u].at) = join_four<T> (x[u]);
+    }
+    for (int far = lanes / 2; far > 0; far /= 2)
+#pragma unroll
+        for (int u = 0; u < U; u++)
+            squares[u] += __shfl_xor_sync (0xffffffffu, squares[u], far);
+#pragma unroll
+    for (int u = 0; u < U; u++)
+        if (p[u].there && threadIdx.x % lanes == 0)
+            a.squares[at + p[u].n * blocks] = squares[u];
+}
+
+/* Add up a share of the block's rows of w, and write it, U spots of a thread at a
+ * time, whole warps for the sums of a row's lanes. [r] is of the first two. */
+template <typename T, int NT, int U>
 static __device__ __forceinline__ void reduce (const args &a, float *part,
-                                               const float *rstd, int first_row,
+                                               const float *rstd,
+                                               const share &of, int first_row,
                                                rest (&r)[2])
 {
-    int parts = (int)gridDim.y, lanes = lanes_of (a);
-    int items = min (NT * 8, a.N - first_row) << lanes;
-    size_t blocks = (size_t)gridDim.x * parts;
+    int parts = (int)gridDim.y;
+    int items = min (NT * 8, a.N - first_row) << of.lanes;
 
 #pragma unroll 1
-    for (int i = (int)threadIdx.x; i / 32 * 32 < items; i += THREADS) {
-        spot p = spot_of<NT> (a, i, lanes, first_row);
-        rest now = r[0];
-        float squares = 0;
+    for (int i = (int)threadIdx.x; i / 32 * 32 < items; i += U * THREADS) {
+        float x[U][4], by[U];
+        float4 sum[U];
+        rest now[U];
+        spot p[U];
 
-        r[0] = r[1];
-        r[1] = rest_of (a, spot_of<NT> (a, i + 2 * THREADS, lanes, first_row));
-        if (p.there) {
-            float4 sum = gather (part, parts, p.n, p.row);
-            float4 other = sum;
-
-            if (a.pair)
-                other = gather (part, parts, p.n, p.row + TALL / 2);
-            squares = finish<T> (a, p, now, sum, other, rstd[p.n]);
+#pragma unroll
+        for (int u = 0; u < U; u++) {
+            p[u] = spot_of<NT> (a, i + u * THREADS, of, first_row);
+            by[u] = rstd[p[u].there ? p[u].n : 0];
+            now[u] = r[u];
         }
-        if (!a.next)
-            continue;
-        for (int far = 1 << lanes >> 1; far > 0; far /= 2)
-            squares += __shfl_xor_sync (0xffffffffu, squares, far);
-        if (p.there && (i & ((1 << lanes) - 1)) == 0)
-            a.squares[(size_t)(first_row + p.n) * blocks + blockIdx.x * parts
-                      + blockIdx.y] = squares;
+        gather<U> (sum, part, parts, p, 0);
+        if (U == 1)
+            r[0] = r[1];
+#pragma unroll
+        for (int u = 2 - U; i + U * THREADS < items && u < 2; u++)
+            r[u] = rest_of (
+                a, spot_of<NT> (a, i + (U + u) * THREADS, of, first_row));
+#pragma unroll
+        for (int u = 0; u < U; u++)
+            scale_four<T> (x[u], sum[u], by[u]);
+        if (a.bias)
+            add_bias<T, U> (x, a, p);
+        if (a.pair)
+            gate<T, U> (x, part, parts, p, by);
+#pragma unroll
+        for (int u = 0; u < U; u++) {
+            float more[4];
+
+            split_four<T> (more, now[u].add);
+#pragma unroll
+            for (int k = 0; k < 4; k++)
+                x[u][k] += a.add ? more[k] : 0;
+            if (p[u].there)
+                *(uint2 *)(a.y + p[u].at) = join_four<T> (x[u]);
+        }
+        if (a.next)
+            put_next<T, U> (x, a, p, now, 1 << of.lanes, first_row);
     }
 }
 
@@ -401,14 +489,10 @@ static inline unsigned parts_of (const struct kern_product *p)
 
 static inline args args_of (const struct kern_product *p)
 {
-    return args{p->x,           p->w,
-                p->bias,        p->add,
-                p->next,        p->sums,
-                p->y,           p->scaled,
-                p->squares,     (int)p->N,
-                (int)p->in,     (int)p->out,
-                (int)p->n_sums, (int)(p->in / DEEP / parts_of (p)),
-                p->pair,        (float)p->eps};
+    return args{p->x,           p->w,      p->bias,      p->add,
+                p->next,        p->sums,   p->y,         p->scaled,
+                p->squares,     (int)p->N, (int)p->in,   (int)p->out,
+                (int)p->n_sums, p->pair,   (float)p->eps};
 }
 
 /* decode_wide.cu's: of up to 64 rows a block, x as it is; without norm. */

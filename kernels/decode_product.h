@@ -32,8 +32,8 @@ extern "C" {
  * and of the launch:
  *   early  it may begin before the kernel before it on the stream has ended,
  *          whose results are waited for; w, norm, bias and next must be older
- *   split  parts that the sum over [in] is made in: 1, 2, 4 or 8; 0: by the
- *          shape of w alone */
+ *   split  parts that the sum over [in] is made in, 1 to 8; 0: by the shape of w
+ *          alone */
 struct kern_product {
     const uint16_t *x, *w; /* (N,in); (out,in) */
     uint16_t *y;           /* (N,out) written */
@@ -61,15 +61,22 @@ static inline size_t kern_product_tiles (size_t out, bool pair)
     return (out + rows - 1) / rows;
 }
 
-/* Parts of the sum over [in], as is fastest on 132 multiprocessors: up to 4 where
- * each then has a block at most, so that the next product's find room beside them
- * and begin with their weights. */
+/* Blocks in clusters of [parts] that 132 multiprocessors have at once, one each. */
+static inline size_t kern_product_at_once (size_t parts)
+{
+    return parts > 6 ? 105 : parts > 4 ? 126 : parts > 2 ? 120 : 132;
+}
+
+/* Parts of the sum over [in], as is fastest on 132 multiprocessors: as many as are
+ * there at once, so that each has little of the weight and of x to copy, and the
+ * next product's blocks find room beside them and begin with their weights. */
 static inline size_t kern_product_parts (size_t in, size_t tiles)
 {
     size_t steps = in / KERN_PRODUCT_DEEP;
 
-    for (size_t s = 4; s > 1; s /= 2)
-        if (steps % s == 0 && steps / s >= 2 && tiles * s <= 132)
+    for (size_t s = 6; s > 1; s -= 2)
+        if (steps / s >= (s > 4 ? 4 : 2)
+            && tiles * s <= kern_product_at_once (s))
             return s;
     return 1;
 }

@@ -113,6 +113,7 @@ static __global__ void __launch_bounds__ (THREADS, EACH) wide_product (args a)
     enum { STAGES = ring<NT, EACH>::STAGES, STAGE = ring<NT, EACH>::STAGE };
     enum { AHEAD = ring<NT, EACH>::AHEAD, LAG = ring<NT, EACH>::LAG };
     enum { X_ROWS = NT * 8, HOLD = EACH < 3 /* registers */ };
+    enum { AT_ONCE = NT > 2 && EACH == 1 ? 2 : 1 };
     float4 held[HELD];
     bool hold;
     extern __shared__ char raw[];
@@ -122,25 +123,26 @@ static __global__ void __launch_bounds__ (THREADS, EACH) wide_product (args a)
     unsigned at = (unsigned)__cvta_generic_to_shared (room);
     int group = (int)threadIdx.x / 128, first_row = (int)blockIdx.z * X_ROWS;
     float c[NT * 4] = {}, *part = (float *)room;
+    const share of = share_of (a);
     way<NT> m;
     rest r[2];
 
     early_go ();
     find_way (&m, a, at, first_row, (int)threadIdx.x / 8 % 8);
-    for (int i = 0; i < AHEAD && i < a.chunks; i++)
+    for (int i = 0; i < AHEAD && i < m.chunks; i++)
         bring_w<STAGES> (m, i, STAGE);
     early_wait ();
     for (int i = 0; i < AHEAD; i++) {
-        if (i < a.chunks)
+        if (i < m.chunks)
             bring_x<STAGES> (m, i, STAGE);
         bring_commit ();
     }
-    call_rest<NT> (r, a, first_row);
+    call_rest<NT> (r, a, of, first_row);
     hold = a.sums && HOLD && hold_sums<NT> (held, a, first_row);
     if (a.sums && !hold)
         take_sums<NT> (rstd, a, first_row);
 #pragma unroll 1
-    for (int i = 0; i < a.chunks; i++) {
+    for (int i = 0; i < m.chunks; i++) {
         unsigned stage = at + (unsigned)(i % STAGES) * STAGE;
         uint64_t w = describe (stage + (unsigned)group * 64 * DEEP * 2);
         uint64_t x = describe (stage + W_BYTES);
@@ -150,7 +152,7 @@ static __global__ void __launch_bounds__ (THREADS, EACH) wide_product (args a)
         /* what was copied is to be read by the tensor cores */
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
         __syncthreads ();
-        if (next < a.chunks) {
+        if (next < m.chunks) {
             bring_w<STAGES> (m, next, STAGE);
             bring_x<STAGES> (m, next, STAGE);
         }
@@ -177,7 +179,7 @@ static __global__ void __launch_bounds__ (THREADS, EACH) wide_product (args a)
         cluster_tell ();
     else
         __syncthreads ();
-    reduce<T, NT> (a, part, rstd, first_row, r);
+    reduce<T, NT, AT_ONCE> (a, part, rstd, of, first_row, r);
     if (gridDim.y > 1) /* others may still read here */
         cluster_leave ();
 #else
@@ -201,15 +203,14 @@ static void go (const struct kern_product *p, void *stream)
 }
 
 /* As few a multiprocessor as it takes to have all blocks at once: larger rings,
- * more of the weight there before x is. Of 132 multiprocessors, clusters of 4
- * and 8 blocks leave 12 out, one block each. */
+ * more of the weight there before x is. */
 template <typename T, int NT>
 static void by_blocks (const struct kern_product *p, void *stream)
 {
     size_t parts = parts_of (p), blocks = tiles_of (p) * parts;
 
     blocks *= (p->N + NT * 8 - 1) / (NT * 8);
-    if (blocks <= (parts > 2 ? 120 : 132))
+    if (blocks <= kern_product_at_once (parts))
         go<T, NT, 1> (p, stream);
     else if (blocks <= 264)
         go<T, NT, 2> (p, stream);

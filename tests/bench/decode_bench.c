@@ -134,7 +134,7 @@ static void products (void)
         show ("own, plain");
         b.plain = false;
         show ("own");
-        for (b.split = 1; b.split <= 8; b.split *= 2) {
+        for (b.split = 4; b.split <= 6; b.split++) {
             char way[32];
 
             snprintf (way, sizeof (way), "own, %d parts", b.split);
