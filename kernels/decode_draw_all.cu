@@ -22,7 +22,7 @@ namespace cg = cooperative_groups;
 #define CLUSTERS 0
 #endif
 
-#define PARTS 8 /* blocks of a row */
+#define PARTS 4 /* blocks of a row */
 #define WARPS (THREADS / 32)
 
 struct args {

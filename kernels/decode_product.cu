@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * decode_product.cu - products of few rows with a large weight: a norm that stands
  * before one, then decode_wide.cu's kernel */
+#include "kernels/decode_advance.h"
 #include "kernels/decode_product.cuh"
 
 /* Of all threads of a block. */
@@ -46,7 +47,8 @@ static __global__ void __launch_bounds__ (THREADS)
 
 /* A block has a row. */
 template <typename T>
-static __global__ void __launch_bounds__ (THREADS) begin (kern_product_begin b)
+static __global__ void __launch_bounds__ (THREADS)
+    begin (kern_product_begin b, kern_advance last)
 {
     __shared__ float sums[THREADS / 32];
     size_t n = blockIdx.x;
@@ -54,6 +56,9 @@ static __global__ void __launch_bounds__ (THREADS) begin (kern_product_begin b)
 
     early_go ();
     early_wait ();
+    if (b.advance && threadIdx.x == 0)
+        advance_row (&last, n);
+    __syncthreads ();
     for (size_t i = threadIdx.x * 8; i < b.C; i += THREADS * 8) {
         uint4 row = wide<T>::load (b.w + (size_t)b.tokens[n] * b.C + i);
         float v[8], g[8];
@@ -79,9 +84,11 @@ static __global__ void __launch_bounds__ (THREADS) begin (kern_product_begin b)
 template <typename T>
 static void begin_run (const struct kern_product_begin *b, void *stream)
 {
+    struct kern_advance none = {};
+
     if (b->N > 0)
         early_launch (begin<T>, dim3 ((unsigned)b->N), THREADS, 0, 1, b->early,
-                      stream, *b);
+                      stream, *b, b->advance ? *b->advance : none);
 }
 
 void kern_product_begin_bf16_cuda (const struct kern_product_begin *b,

@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "kernels/decode.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -75,7 +77,7 @@ static inline size_t kern_product_parts (size_t in, size_t tiles)
     size_t steps = in / KERN_PRODUCT_DEEP;
 
     for (size_t s = 6; s > 1; s -= 2)
-        if (steps / s >= (s > 4 ? 4 : 2)
+        if (steps / s >= (s > 4 ? 16 : 2)
             && tiles * s <= kern_product_at_once (s))
             return s;
     return 1;
@@ -115,7 +117,8 @@ void kern_product_f16_cuda (const struct kern_product *p, void *stream);
 
 /* kern_product_begin_*_cuda - rows of a table of embeddings, as a product leaves what
  * it made for the next:
- *   y        (N,C) rows tokens[i] of w (.,C)
+ *   y        (N,C) rows tokens[i] of w (.,C), where [advance] wrote tokens if it is
+ *            there
  *   next     (C) as of kern_product, or NULL: then also written are
  *   scaled   (N,C); squares (N,n_squares), their first is the sum and the others 0
  * C is a multiple of 8, addresses are of 16 bytes. */
@@ -128,7 +131,9 @@ struct kern_product_begin {
     uint16_t *scaled;
     float *squares;
     size_t n_squares;
-    bool early; /* as of kern_product; w and next are older */
+    const struct kern_advance
+        *advance; /* is done first, for its N rows; or NULL */
+    bool early;   /* as of kern_product; w and next are older */
 };
 
 void kern_product_begin_bf16_cuda (const struct kern_product_begin *b,

@@ -33,9 +33,9 @@ struct args {
     float scale;
 };
 
-/* The block's queries, and the last key and value. */
+/* The last key and value. */
 template <int D> struct fresh {
-    alignas (16) uint16_t q[HEADS][D], k[D], v[D];
+    alignas (16) uint16_t k[D], v[D];
 };
 
 /* What each warp has of each head. */
@@ -49,91 +49,90 @@ template <int U> struct tile {
     uint4 k[2][2 * U], v[4][U];
 };
 
-/* What turns a vector pair of a head. */
-struct angles {
-    float c[8], s[8];
+/* What turns the vector pairs of a head that a lane has: pair c * 4 + t of its
+ * neighbours t. */
+template <int U> struct angles {
+    float c[U][8], s[U][8];
 };
 
-/* The vector pair that a thread turns, of the queries from the front or of the key
- * from the end. */
-static __device__ int pair_of (int D)
+template <int U>
+static __device__ void find_angles (angles<U> *r, const args &a, int at)
 {
-    int i = (int)threadIdx.x, back = BLOCK - 1 - i;
+    enum { D = 64 * U };
+    size_t from = (size_t)at * (D / 2) + threadIdx.x % 4 * 8;
 
-    return (back < D / 16 ? back : i) % (D / 16);
+#pragma unroll
+    for (int c = 0; c < U; c++) {
+        wide<as_bf16>::floats (a.cosine + from + c * 32, r->c[c]);
+        wide<as_bf16>::floats (a.sine + from + c * 32, r->s[c]);
+    }
 }
 
-/* This thread's, at position t. */
-template <int D>
-static __device__ void find_angles (angles *r, const args &a, int t)
-{
-    size_t at = (size_t)t * (D / 2) + pair_of (D) * 8;
-
-    wide<as_bf16>::floats (a.cosine + at, r->c);
-    wide<as_bf16>::floats (a.sine + at, r->s);
-}
-
-/* Vector pair j of a head of [from] to [to], turned. */
-template <typename T, int D>
-static __device__ void turn_pair (uint16_t *to, const uint16_t *from,
-                                  const angles &by, int j)
+template <typename T>
+static __device__ void turn (uint4 *first, uint4 *second, const float *c,
+                             const float *s)
 {
     float x[8], y[8];
 
-    wide<T>::split (wide<T>::load (from + j * 8), x);
-    wide<T>::split (wide<T>::load (from + D / 2 + j * 8), y);
+    wide<T>::split (*first, x);
+    wide<T>::split (*second, y);
 #pragma unroll
     for (int i = 0; i < 8; i++) {
         float p = x[i], q = y[i];
 
-        x[i] = p * by.c[i] - q * by.s[i];
-        y[i] = q * by.c[i] + p * by.s[i];
+        x[i] = p * c[i] - q * s[i];
+        y[i] = q * c[i] + p * s[i];
     }
-    wide<T>::store (to + j * 8, wide<T>::join (x));
-    wide<T>::store (to + D / 2 + j * 8, wide<T>::join (y));
+    *first = wide<T>::join (x);
+    *second = wide<T>::join (y);
 }
 
-static __device__ void move (uint16_t *to, const uint16_t *from)
+/* Vectors c * 4 + t of a head [from], for c below 2 U, turned. */
+template <typename T, int U>
+static __device__ void load_head (uint4 x[2 * U], const uint16_t *from,
+                                  const angles<U> &by, bool turned)
 {
-    *(uint4 *)to = *(const uint4 *)from;
+#pragma unroll
+    for (int c = 0; c < 2 * U; c++)
+        x[c] = *(const uint4 *)(from + (c * 4 + threadIdx.x % 4) * 8);
+#pragma unroll
+    for (int c = 0; turned && c < U; c++)
+        turn<T> (x + c, x + U + c, by.c[c], by.s[c]);
 }
 
-/* Fill [f]; [from] is the slot's first key. New ones are kept as well. */
-template <typename T, int D>
-static __device__ void prepare (fresh<D> *f, const args &a, const angles &by,
-                                size_t n, size_t from, int last)
+/* Fill [f], by the warp that has the last key; [end] is its place. What is new is
+ * kept as well. */
+template <typename T, int U>
+static __device__ void load_fresh (fresh<64 * U> *f, const args &a,
+                                   const angles<U> &by, size_t n, size_t end)
 {
-    int R = a.H / a.G, g = (int)blockIdx.y;
+    enum { D = 64 * U };
     const uint16_t *row = a.qkv + n * (size_t)(a.H + 2 * a.G) * D;
-    size_t end = from + (size_t)last * D;
-    int i = (int)threadIdx.x;
+    bool made = a.cosine != NULL;
+    int lane = (int)threadIdx.x % 32, i = lane - 8;
+    const uint16_t *k =
+        made ? row + (size_t)(a.H + (int)blockIdx.y) * D : a.k + end;
+    const uint16_t *v =
+        made ? row + (size_t)(a.H + a.G + (int)blockIdx.y) * D : a.v + end;
 
-    static_assert ((HEADS + 1) * D / 16 + D / 8 <= BLOCK, "a pair each");
-    for (int z = R * D / 8 + i; z < HEADS * D / 8; z += BLOCK)
-        *(uint4 *)(&f->q[0][0] + z * 8) = make_uint4 (0, 0, 0, 0);
-    if (!a.cosine) {
-        for (int z = i; z < R * D / 8; z += BLOCK)
-            move (&f->q[0][0] + z * 8, row + (size_t)g * R * D + z * 8);
-        if (i < D / 8)
-            move (f->k + i * 8, a.k + end + i * 8);
-        else if (i < D / 4)
-            move (f->v + i * 8 - D, a.v + end + i * 8 - D);
-        return;
+    if (lane < 4) {
+        uint4 x[2 * U];
+
+        load_head<T, U> (x, k, by, made);
+#pragma unroll
+        for (int c = 0; c < 2 * U; c++) {
+            *(uint4 *)(f->k + (c * 4 + lane) * 8) = x[c];
+            if (made)
+                *(uint4 *)(a.k + end + (c * 4 + lane) * 8) = x[c];
+        }
+    } else if (i >= 0 && i < D / 8) {
+        uint4 x = *(const uint4 *)(v + i * 8);
+
+        *(uint4 *)(f->v + i * 8) = x;
+        if (made)
+            *(uint4 *)(a.v + end + i * 8) = x;
     }
-    if (i < R * D / 16)
-        turn_pair<T, D> (f->q[i / (D / 16)],
-                         row + (size_t)(g * R + i / (D / 16)) * D, by,
-                         i % (D / 16));
-    i = BLOCK - 1 - i;
-    if (i < D / 16) {
-        turn_pair<T, D> (f->k, row + (size_t)(a.H + g) * D, by, i);
-        move (a.k + end + i * 8, f->k + i * 8);
-        move (a.k + end + D / 2 + i * 8, f->k + D / 2 + i * 8);
-    } else if (i < D / 16 + D / 8) {
-        i -= D / 16;
-        move (f->v + i * 8, row + (size_t)(a.H + a.G + g) * D + i * 8);
-        move (a.v + end + i * 8, f->v + i * 8);
-    }
+    __syncwarp ();
 }
 
 /* 16 bytes that nothing writes while the kernel runs, read once; with them what
@@ -361,14 +360,16 @@ static __global__ void __launch_bounds__ (BLOCK, EACH) tensor (args a)
     enum { D = 64 * U };
     __shared__ fresh<D> f;
     __shared__ partial<D> parts;
-    int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
+    int g = (int)threadIdx.x % 32 / 4;
     int first = (int)threadIdx.x / 32 * TILE, last = a.at[blockIdx.x];
     size_t n = blockIdx.x;
     source of = source_of<D> (a, n);
     running<U> r = {-INFINITY, 0, {}};
     tile<U> x[AHEAD];
-    angles by;
-    uint4 q[2 * U];
+    int R = a.H / a.G, head = (int)blockIdx.y * R + g;
+    bool mine = last / TILE % WARPS == (int)threadIdx.x / 32;
+    angles<U> by;
+    uint4 q[2 * U] = {};
 
     early_go ();
 #pragma unroll
@@ -376,17 +377,17 @@ static __global__ void __launch_bounds__ (BLOCK, EACH) tensor (args a)
         if (first + i * STEP + TILE <= last)
             load_old<U> (&x[i], of, first + i * STEP);
     if (AHEAD > 1 && a.cosine && last >= 0)
-        find_angles<D> (&by, a, last);
+        find_angles<U> (&by, a, last);
     early_wait ();
     if (last < 0)
         return;
     if (AHEAD == 1 && a.cosine)
-        find_angles<D> (&by, a, last);
-    prepare<T, D> (&f, a, by, n, of.k - a.k, last);
-    __syncthreads ();
-#pragma unroll
-    for (int c = 0; c < 2 * U; c++)
-        q[c] = *(const uint4 *)(f.q[g] + (c * 4 + t) * 8);
+        find_angles<U> (&by, a, last);
+    if (g < R)
+        load_head<T, U> (q, a.qkv + (n * (size_t)(a.H + 2 * a.G) + head) * D,
+                         by, a.cosine != NULL);
+    if (mine)
+        load_fresh<T, U> (&f, a, by, n, of.k - a.k + (size_t)last * D);
 #pragma unroll
     for (int i = 0; i < AHEAD; i++) {
         int at = first + i * STEP;

@@ -43,6 +43,11 @@ static train_status_t graph_end (void *stream, int device, void **ret,
     if (status == TRAIN_OK && ret)
         status = check (cudaGraphInstantiate (&exec, graph, 0),
                         "graph from its record", err);
+    if (status == TRAIN_OK && ret) /* else its first launch waits for this */
+        status = check (cudaGraphUpload (exec, (cudaStream_t)stream),
+                        "graph from its record", err);
+    if (status != TRAIN_OK && exec)
+        (void)cudaGraphExecDestroy (exec);
     if (graph)
         (void)cudaGraphDestroy (graph);
     backend_cuda.leave (before);

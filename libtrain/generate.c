@@ -158,6 +158,18 @@ static void end_prompt (struct run *r, size_t s, size_t i, struct kv_rows *rows,
     }
 }
 
+/* Rows of a step: texts, made up to a number that stays for many steps, so that
+ * a GPU can replay it. */
+static size_t step_rows (const struct run *r, size_t alive)
+{
+    size_t to = alive <= 16 ? 8 : alive <= 64 ? 16 : 64;
+    size_t N = (alive + to - 1) / to * to;
+
+    if (!r->m->gpu)
+        return alive;
+    return N < r->slots ? N : r->slots;
+}
+
 static train_status_t feed_prompts (struct run *r, size_t N, size_t M,
                                     train_error_t *err)
 {
@@ -176,7 +188,7 @@ static train_status_t feed_prompts (struct run *r, size_t N, size_t M,
         if (new && r->fed[s] == r->n[b])
             end_prompt (r, s, i - 1, &rows, &ends, &copies);
     }
-    TRY (kv_feed (r->cache, N, M, err));
+    TRY (kv_feed (r->cache, N, M, step_rows (r, r->slots), err));
     if (copies > 0)
         TRY (kv_share (r->cache, copies, err));
     return M > 0 ? draw_all (r, N, M, err) : TRAIN_OK;
@@ -228,18 +240,6 @@ static train_status_t enter (struct run *r, train_error_t *err)
             return TRAIN_OK;
         TRY (feed_prompts (r, N, M, err));
     }
-}
-
-/* Rows of a step: texts, made up to a number that stays for many steps, so that
- * a GPU can replay it. */
-static size_t step_rows (const struct run *r, size_t alive)
-{
-    size_t to = alive <= 16 ? 8 : alive <= 64 ? 16 : 64;
-    size_t N = (alive + to - 1) / to * to;
-
-    if (!r->m->gpu)
-        return alive;
-    return N < r->slots ? N : r->slots;
 }
 
 /* Of a prompt that texts have in common but the last token, which may have been read

@@ -244,7 +244,8 @@ train_status_t kv_block (struct kv_cache *c, size_t l, const struct kv_rows *r,
     return decoder_leave (c->m, l + 1, false, err);
 }
 
-static void begin_few (struct kv_cache *c, const int32_t *tokens, size_t N)
+void kv_begin (struct kv_cache *c, const int32_t *tokens, size_t N,
+               const struct kern_advance *advance)
 {
     train_decoder_t *m = c->m;
     struct kern_product_begin b = {
@@ -257,6 +258,7 @@ static void begin_few (struct kv_cache *c, const int32_t *tokens, size_t N)
         .scaled = c->norm,
         .squares = c->squares,
         .n_squares = kern_product_squares (m->dims.F, m->dims.C),
+        .advance = advance,
         .early = early (m),
     };
 
@@ -270,7 +272,7 @@ train_status_t kv_embed (struct kv_cache *c, const int32_t *tokens, size_t N,
 
     TRY (decoder_enter (m, 0, false, err));
     if (kv_few (c, N))
-        begin_few (c, tokens, N);
+        kv_begin (c, tokens, N, NULL);
     else
         m->kern->embedding_fwd (c->x, decoder_weight (m, 0, m->embed), tokens,
                                 N, m->dims.C, m->stream);

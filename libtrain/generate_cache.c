@@ -322,7 +322,7 @@ static train_status_t forward (struct kv_cache *c, size_t N, size_t M,
     return kv_head (c, &r, N, M, err);
 }
 
-train_status_t kv_feed (struct kv_cache *c, size_t N, size_t M,
+train_status_t kv_feed (struct kv_cache *c, size_t N, size_t M, size_t steps,
                         train_error_t *err)
 {
     train_status_t status;
@@ -332,6 +332,8 @@ train_status_t kv_feed (struct kv_cache *c, size_t N, size_t M,
     before = c->m->ops->enter (c->m->device);
     status = forward (c, N, M, err);
     c->m->ops->leave (before);
+    if (status == TRAIN_OK && steps > 0)
+        status = kv_record (c, steps, err);
     if (status == TRAIN_OK) /* the ids may be written again */
         status = decoder_wait (c->m, err);
     return status;

@@ -87,10 +87,11 @@ struct kv_rows {
 
 struct kv_rows kv_rows (struct kv_cache *cache, size_t N, size_t M);
 
-/* kv_feed - forward of N rows; their keys and values are kept.
+/* kv_feed - forward of N rows; their keys and values are kept. [steps]: kv_record for
+ * so many rows while that runs; 0: not.
  * TRAIN_ESTATE of decoder_enter, TRAIN_EDEVICE. */
 train_status_t kv_feed (struct kv_cache *cache, size_t N, size_t M,
-                        train_error_t *err);
+                        size_t steps, train_error_t *err);
 
 /* kv_logits - of the last feed: (M,V) of the decoder's dtype in host memory
  * that lives in the cache until the next feed. kv_draw - a token by each of
@@ -151,11 +152,14 @@ bool kv_alone (const struct kv_cache *cache);
 
 /* Parts of a feed, for the steps. kv_block - one block for N rows, whose x is in
  * and out; [alone]: all are of different slots, and the last of them.
+ * kv_begin - kv_embed where kv_few holds and kv_alone, after [advance] or NULL.
  * kv_head - logits of M rows, r->last; NULL: of all. kv_few - are the products of N
  * rows our own? */
 bool kv_few (const struct kv_cache *cache, size_t N);
 train_status_t kv_embed (struct kv_cache *cache, const int32_t *tokens,
                          size_t N, train_error_t *err);
+void kv_begin (struct kv_cache *cache, const int32_t *tokens, size_t N,
+               const struct kern_advance *advance);
 train_status_t kv_block (struct kv_cache *cache, size_t l,
                          const struct kv_rows *rows, size_t N, bool alone,
                          train_error_t *err);

@@ -82,6 +82,12 @@ train_status_t kv_rules (struct kv_cache *c, const train_generate_options_t *o,
     return status;
 }
 
+/* Does a step end with the embeddings of the next one's tokens? */
+static bool chained (const struct kv_cache *c, size_t N)
+{
+    return kv_few (c, N) && kv_alone (c);
+}
+
 /* One step on the device. */
 static train_status_t step (struct kv_cache *c, size_t N, train_error_t *err)
 {
@@ -111,13 +117,17 @@ static train_status_t step (struct kv_cache *c, size_t N, train_error_t *err)
 
     if (c->seen)
         m->kern->had (c->seen, t.tokens, t.slot, t.at, N, m->dims.V, m->stream);
-    TRY (kv_embed (c, t.tokens, N, err));
+    if (!chained (c, N))
+        TRY (kv_embed (c, t.tokens, N, err));
     for (size_t l = 0; l < m->dims.L; l++)
         TRY (kv_block (c, l, &r, N, true, err));
     TRY (kv_head (c, &r, N, N, err));
     m->kern->draw (ids, logp, c->logits, t.text, t.at, t.slot, c->seen, N,
                    m->dims.V, &c->rules, c->scratch, m->stream);
-    m->kern->advance (&a, m->stream);
+    if (chained (c, N))
+        kv_begin (c, t.tokens, N, &a);
+    else
+        m->kern->advance (&a, m->stream);
     return TRAIN_OK;
 }
 
@@ -195,8 +205,15 @@ train_status_t kv_record (struct kv_cache *c, size_t N, train_error_t *err)
 
 train_status_t kv_send (struct kv_cache *c, size_t N, train_error_t *err)
 {
-    return c->m->ops->copy (c->texts_at, c->host_texts,
-                            KV_LISTS * N * sizeof (int32_t), c->m->stream, err);
+    int before = c->m->ops->enter (c->m->device);
+    train_status_t status =
+        c->m->ops->copy (c->texts_at, c->host_texts,
+                         KV_LISTS * N * sizeof (int32_t), c->m->stream, err);
+
+    if (status == TRAIN_OK && chained (c, N))
+        kv_begin (c, texts_in (c->texts_at, N).tokens, N, NULL);
+    c->m->ops->leave (before);
+    return status;
 }
 
 train_status_t kv_end (struct kv_cache *c, size_t N, size_t i,

@@ -357,7 +357,7 @@ static double logits_off (train_dtype_t dtype, bool more)
             r.at[i] = t + i;
             r.last[i] = i;
         }
-        need (kv_feed (cache, (size_t)n, (size_t)n, &err), &err);
+        need (kv_feed (cache, (size_t)n, (size_t)n, 0, &err), &err);
         need (kv_logits (cache, (size_t)n, &part, &err), &err);
         memcpy (got + bytes / T * (size_t)t, part, bytes / T * (size_t)n);
     }

@@ -92,7 +92,7 @@ static void check_logits (train_dtype_t dtype, bool tie, bool more,
                 r.at[n] = t;
                 r.last[n] = (int32_t)(N - 1 - n);
             }
-        assert_int_equal (kv_feed (cache, N, N, NULL), TRAIN_OK);
+        assert_int_equal (kv_feed (cache, N, N, 0, NULL), TRAIN_OK);
         assert_int_equal (kv_logits (cache, N, &logits, NULL), TRAIN_OK);
         for (size_t i = 0; i < N; i++)
             for (size_t v = 0; v < V; v++) {
@@ -246,7 +246,7 @@ static void test_half (void **state)
     assert_int_equal (
         train_decoder_forward (m, all, tokens, NULL, 1, T, NULL, NULL, NULL),
         TRAIN_OK);
-    assert_int_equal (kv_feed (cache, T, T, NULL), TRAIN_OK);
+    assert_int_equal (kv_feed (cache, T, T, 0, NULL), TRAIN_OK);
     assert_int_equal (kv_logits (cache, T, &logits, NULL), TRAIN_OK);
     got = logits;
     for (int i = 0; i < T * V; i++)
