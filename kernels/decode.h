@@ -19,10 +19,10 @@
 extern "C" {
 #endif
 
-/* keep_fwd - turn the queries by their positions, in place, and the keys on
- * their way to the cache; values go there as they are.
+/* keep_fwd - turn the queries and keys by their positions, in place; keys and
+ * values go to the cache.
  *   k, v    (S,G,T,D) of S slots; row at[i] of slot slot[i] written
- *   qkv     (N,(H + 2 G) D) as rope_fwd's x; of it the queries written
+ *   qkv     (N,(H + 2 G) D) as rope_fwd's x; of it queries and keys written
  *   cosine, sine (T,D/2) */
 #define KERN_KEEP_FWD(suffix, elem, real)                                      \
     void kern_keep_fwd_##suffix (                                              \
@@ -48,7 +48,7 @@ KERN_DECLARE (KERN_KEEP_FWD);
 KERN_DECLARE (KERN_DECODE_FWD);
 
 /* attend_fwd - keep_fwd and decode_fwd in one, of rows each of a slot of its own:
- * the same y, k and v, bit for bit. What is then in qkv's queries is undefined.
+ * the same y, k and v, bit for bit. What is then in qkv is undefined.
  *   early   on a GPU: it may begin before the kernel before it on the stream
  *           has ended, for whose results it waits; slot, at, lead, shared, and
  *           the keys and values of earlier positions must be older

@@ -44,12 +44,16 @@ static __global__ void __launch_bounds__ (THREADS)
         a[i] = p * c[i] - q * s[i];
         b[i] = q * c[i] + p * s[i];
     }
+    if (h < H + G) {
+        put<L> (x + j * L::W, a);
+        put<L> (x + (half + j) * L::W, b);
+    }
     if (h >= H) {
         to = (((size_t)slot[n] * G + (h - H) % G) * T + (size_t)t) * 2 * half;
         x = (h < H + G ? k : v) + to * L::W;
+        put<L> (x + j * L::W, a);
+        put<L> (x + (half + j) * L::W, b);
     }
-    put<L> (x + j * L::W, a);
-    put<L> (x + (half + j) * L::W, b);
 }
 
 template <typename E>

@@ -107,7 +107,8 @@ template <int NT, int EACH> struct ring {
 /* grid (tiles, parts, batches of X_ROWS rows); parts are a cluster, EACH blocks to
  * a multiprocessor */
 template <typename T, int NT, int EACH>
-static __global__ void __launch_bounds__ (THREADS, EACH) wide_product (args a)
+static __global__ void __launch_bounds__ (THREADS, EACH == 1 && NT > 4 ? 2 : EACH)
+    wide_product (args a)
 {
 #if SERVED
     enum { STAGES = ring<NT, EACH>::STAGES, STAGE = ring<NT, EACH>::STAGE };

@@ -114,11 +114,15 @@ struct kern_ops {
     /* docs.h, of [real] */
     void (*positions) (void *y, const void *table, const int32_t *starts,
                        size_t N, size_t T, size_t W, void *stream);
+    void (*attention_fwd) (void *y, void *lse, const void *qkv,
+                           const int32_t *starts, void *scratch, size_t B,
+                           size_t T, size_t H, size_t G, size_t D, double scale,
+                           void *stream);
     /* rows.h */
     void (*rows) (void *y, const void *x, const int32_t *from, size_t N,
                   size_t bytes, void *stream);
-    /* of the host alone, NULL in a GPU's: see linear_ce and matmul of
-     * kernels.h, attention_docs of docs.h */
+    /* of the host alone, NULL in a GPU's: see linear_ce, matmul and
+     * attention_bwd of kernels.h and docs.h */
     void (*linear_ce) (double *sum, int64_t *counted, void *dh, void *dw,
                        const void *h, const void *w, const int32_t *targets,
                        size_t N, size_t C, size_t V, double scale,
@@ -128,10 +132,6 @@ struct kern_ops {
     void (*matmul_bwd) (void *dx, void *dw, const void *dy, const void *x,
                         const void *w, size_t N, size_t in, size_t out,
                         void *stream);
-    void (*attention_fwd) (void *y, void *lse, const void *qkv,
-                           const int32_t *starts, void *scratch, size_t B,
-                           size_t T, size_t H, size_t G, size_t D, double scale,
-                           void *stream);
     void (*attention_bwd) (void *dqkv, const void *dy, const void *y,
                            const void *lse, const void *qkv,
                            const int32_t *starts, void *scratch, size_t B,

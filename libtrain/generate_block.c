@@ -123,6 +123,11 @@ static train_status_t attend (struct kv_cache *c, size_t l,
     }
     m->kern->keep_fwd (k, v, c->qkv, c->cosine, c->sine, r->slot, r->at, N,
                        c->T, d->H, d->G, d->D, m->stream);
+    if (r->starts) {
+        m->kern->attention_fwd (c->att, c->rstd, c->qkv, r->starts, c->scratch,
+                                1, N, d->H, d->G, d->D, scale, m->stream);
+        return TRAIN_OK;
+    }
     m->kern->decode_fwd (c->att, c->qkv, k, v, r->slot, r->at, N, c->T, d->H,
                          d->G, d->D, scale, c->scratch, m->stream);
     return TRAIN_OK;

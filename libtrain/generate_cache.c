@@ -98,7 +98,7 @@ static void parts_of (struct kv_cache *c, struct part part[PARTS])
         {&c->logits, c->wants * d->V * E},
         {(void **)&c->texts_at, KV_LISTS * c->slots * sizeof (int32_t)},
         {(void **)&c->pairs_at, 3 * c->slots * sizeof (int32_t)},
-        {&c->ids_at, (3 * c->rows + 4 * c->wants) * sizeof (int32_t)},
+        {&c->ids_at, (4 * c->rows + 4 * c->wants) * sizeof (int32_t)},
         {&c->drawn_at, 2 * c->wants * sizeof (int32_t)},
     };
 
@@ -298,7 +298,8 @@ static struct kv_rows rows_at (int32_t *p, size_t N, size_t M)
                             .last = p + 3 * N,
                             .text = p + 3 * N + M,
                             .pos = p + 3 * N + 2 * M,
-                            .from = p + 3 * N + 3 * M};
+                            .from = p + 3 * N + 3 * M,
+                            .starts = p + 3 * N + 4 * M};
 }
 
 struct kv_rows kv_rows (struct kv_cache *c, size_t N, size_t M)
@@ -306,14 +307,32 @@ struct kv_rows kv_rows (struct kv_cache *c, size_t N, size_t M)
     return rows_at (c->host_ids, N, M);
 }
 
+/* Do the rows begin their texts? Queries of one text then read each key together,
+ * in tiles of all rows: their bits hang on what is beside them. */
+static bool find_starts (struct kv_rows *r, size_t N)
+{
+    for (size_t i = 0; i < N; i++) {
+        bool on = i > 0 && r->slot[i] == r->slot[i - 1]
+                  && r->at[i] == r->at[i - 1] + 1;
+
+        if (r->at[i] != 0 && !on)
+            return false;
+        r->starts[i] = (int32_t)i - r->at[i];
+    }
+    return true;
+}
+
 static train_status_t forward (struct kv_cache *c, size_t N, size_t M,
                                train_error_t *err)
 {
     train_decoder_t *m = c->m;
+    struct kv_rows host = rows_at (c->host_ids, N, M);
     struct kv_rows r = rows_at (c->ids_at, N, M);
 
+    if (!m->gpu || c->same || !find_starts (&host, N))
+        r.starts = NULL;
     TRY (m->ops->copy (c->ids_at, c->host_ids,
-                       (3 * N + 4 * M) * sizeof (int32_t), m->stream, err));
+                       (4 * N + 4 * M) * sizeof (int32_t), m->stream, err));
     if (c->seen)
         m->kern->had (c->seen, r.tokens, r.slot, r.at, N, m->dims.V, m->stream);
     TRY (kv_embed (c, r.tokens, N, err));

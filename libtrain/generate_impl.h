@@ -37,7 +37,7 @@ struct kv_cache {
                               unit's are gone when another is there; or NULL */
     void *picked, *logits; /* (wants,C), (wants,V) */
     void *ids_at,
-        *drawn_at; /* int32, where the kernels are: (3 rows + 3 wants),
+        *drawn_at; /* int32, where the kernels are: (4 rows + 4 wants),
                               (2 wants): ids and the bits of their logp */
     int32_t *pairs_at, *host_pairs; /* (3 slots): from, to, n */
     int32_t *host_ids, *host_drawn; /* pinned */
@@ -83,6 +83,8 @@ struct kv_rows {
     int32_t *pos;    /* (M) and at[last[i]] */
     int32_t *from;   /* (M) and whose tokens are discouraged: a slot */
     int32_t *lead, *shared; /* as of attend_fwd; NULL here */
+    int32_t *starts;        /* (N) of a feed of whole texts the rows that they
+                               begin at; or NULL; not the caller's */
 };
 
 struct kv_rows kv_rows (struct kv_cache *cache, size_t N, size_t M);
