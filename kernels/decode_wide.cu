@@ -11,7 +11,7 @@
  * PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate
  * Instructions" has the layout of a matrix descriptor, of rows of 128 bytes that
  * are swizzled, and of the sums. */
-#include "kernels/decode_product.cuh"
+#include "kernels/decode_reduce.cuh"
 
 #define ALIGN 1024 /* of what a descriptor names */
 
@@ -107,7 +107,8 @@ template <int NT, int EACH> struct ring {
 /* grid (tiles, parts, batches of X_ROWS rows); parts are a cluster, EACH blocks to
  * a multiprocessor */
 template <typename T, int NT, int EACH>
-static __global__ void __launch_bounds__ (THREADS, EACH == 1 && NT > 4 ? 2 : EACH)
+static __global__ void __launch_bounds__ (THREADS,
+                                          EACH == 1 && NT > 4 ? 2 : EACH)
     wide_product (args a)
 {
 #if SERVED

@@ -454,7 +454,7 @@ static void test_tokens (void)
  * of their group read once: the same tokens, and the same bits of log-probs. */
 static void check_batches (train_dtype_t dtype)
 {
-    enum { ALL = 64, P = 9 };
+    enum { ALL = 64, P = 40 }; /* whole tiles of keys in common */
     static int32_t tokens[ALL / 8][P], want[ALL * NEW], got[ALL * NEW];
     static float want_logp[ALL * NEW], logp[ALL * NEW];
     train_decoder_t *m = make (dtype, true, true);
@@ -495,6 +495,64 @@ static void check_batches (train_dtype_t dtype)
     train_decoder_destroy (m);
 }
 
+struct ends {
+    int want[64], have[64];
+};
+
+static bool end_early (void *arg, int text, int32_t id)
+{
+    struct ends *e = arg;
+
+    (void)id;
+    return ++e->have[text] < e->want[text];
+}
+
+/* Texts that the listener ends one by one, so that fewer and fewer are stepped, get
+ * the bits that they have in a run to the end: with a group's prompt read in one
+ * place, and while others wait for their slots. */
+static void check_ends (train_dtype_t dtype)
+{
+    enum { ALL = 64, P = 40 };
+    static int32_t tokens[ALL / 8][P], want[ALL * NEW], got[ALL * NEW];
+    train_decoder_t *m = make (dtype, true, true);
+    const int32_t *prompts[ALL];
+    int length[ALL], n[ALL];
+    struct ends e;
+    train_generate_options_t o = {.size = sizeof (o),
+                                  .max_new = NEW,
+                                  .temperature = 1,
+                                  .seed = 3,
+                                  .batch_invariant = true};
+    train_error_t err = {0};
+    bool good = true;
+    char text[96];
+
+    for (int b = 0; b < ALL; b++) {
+        prompts[b] = tokens[b / 8];
+        length[b] = P;
+        for (int t = 0; t < P; t++)
+            tokens[b / 8][t] = (b / 8 * 31 + t * 17) % V;
+        e.want[b] = 1 + b * 7 % NEW;
+    }
+    need (train_generate (want, n, m, prompts, length, ALL, &o, &err), &err);
+    o.on_token = end_early;
+    o.arg = &e;
+    o.group = 8;
+    for (o.at_once = 0; o.at_once <= 50; o.at_once += 25) {
+        memset (e.have, 0, sizeof (e.have));
+        need (train_generate (got, n, m, prompts, length, ALL, &o, &err), &err);
+        for (int b = 0; b < ALL; b++)
+            good &= n[b] == e.want[b]
+                    && memcmp (got + b * NEW, want + b * NEW,
+                               (size_t)n[b] * sizeof (*got))
+                           == 0;
+    }
+    snprintf (text, sizeof (text), "%s: the same bits to a listener's end",
+              train_dtype_name (dtype));
+    tap_ok (good, text);
+    train_decoder_destroy (m);
+}
+
 int main (void)
 {
     int n = 0;
@@ -511,6 +569,8 @@ int main (void)
     test_tokens ();
     check_batches (TRAIN_BF16);
     check_batches (TRAIN_F16);
+    check_ends (TRAIN_BF16);
+    check_ends (TRAIN_F16);
     return tap_end ();
 }
 

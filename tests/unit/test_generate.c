@@ -372,7 +372,7 @@ static void test_repetition (void **state)
  * temperature alone; cuts and discouragement do not change it. */
 static void test_logp (void **state)
 {
-    enum { P = 4, NEW = 7, ALL = P + NEW };
+    enum { P = 4, NEW = 19, ALL = P + NEW }; /* twice round what steps tell */
     static const int32_t prompt[P] = {3, 9, 4, 1};
     static const struct {
         double temperature, repetition;
