@@ -16,12 +16,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "exec/log.h"
 #include "exec/report.h"
 
 #define CLAIM_SIZE 20
 #define CLAIMS_MAX 4096
 #define ANSWER_MS  3000
 #define GONE_MS    400 /* rank 0 vanished: are we being ended as well? */
+#define DEAF_MS    100 /* without a file descriptor for who knocks */
 
 static int64_t now_ms (void)
 {
@@ -191,23 +193,55 @@ static void read_claim (struct cause *c, struct cause_claim *q)
                 (int)get_le (q->buf + 16, 4));
 }
 
+/* Who knocks waits in the kernel's queue until there is a descriptor again:
+ * poll would find the listener ready at once, and each time. */
+static void take_connection (struct cause *c)
+{
+    int fd = accept4 (c->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+    if (fd >= 0 && !add (c, fd))
+        close (fd);
+    if (fd >= 0
+        || (errno != EMFILE && errno != ENFILE && errno != ENOBUFS
+            && errno != ENOMEM))
+        return;
+    c->deaf_until_ms = now_ms () + DEAF_MS;
+    if (!c->said_deaf)
+        log_line (LOG_WARN,
+                  "cannot hear other ranks say how they ended: %s; trying "
+                  "again, a limit of open files above the number of ranks "
+                  "(ulimit -n) would do",
+                  strerror (errno));
+    c->said_deaf = true;
+}
+
+static void wake_at (int64_t when_ms, int *wait_ms)
+{
+    int64_t left = when_ms - now_ms ();
+
+    if (left < 0)
+        left = 0;
+    if (*wait_ms < 0 || left < *wait_ms)
+        *wait_ms = (int)left;
+}
+
 static size_t op_fill (void *arg, struct pollfd *p, size_t max,
                        int *ret_wait_ms)
 {
     struct cause *c = arg;
+    bool deaf = now_ms () < c->deaf_until_ms;
     size_t n = 0;
 
     if (c->listen_fd < 0)
         return 0;
-    p[n++] = (struct pollfd){.fd = c->listen_fd, .events = POLLIN};
+    p[n++] = (struct pollfd){.fd = deaf ? -1 : c->listen_fd, .events = POLLIN};
     for (size_t i = 0; i < c->n && n < max; i++)
         if (c->claim[i].fd >= 0 && !c->claim[i].whole)
             p[n++] = (struct pollfd){.fd = c->claim[i].fd, .events = POLLIN};
-    if (c->decide_ms && !c->decided) {
-        int64_t left = c->decide_ms - now_ms ();
-
-        *ret_wait_ms = left > 0 ? (int)left : 0;
-    }
+    if (c->decide_ms && !c->decided)
+        wake_at (c->decide_ms, ret_wait_ms);
+    if (deaf)
+        wake_at (c->deaf_until_ms, ret_wait_ms);
     return n;
 }
 
@@ -221,13 +255,8 @@ static void op_serve (void *arg, const struct pollfd *p, size_t n)
                 read_claim (c, &c->claim[k]);
                 break;
             }
-    if (n && p[0].revents) {
-        int fd =
-            accept4 (c->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-
-        if (fd >= 0 && !add (c, fd))
-            close (fd);
-    }
+    if (n && p[0].revents)
+        take_connection (c);
     if (c->decide_ms && !c->decided && now_ms () >= c->decide_ms)
         decide (c);
 }
@@ -249,7 +278,7 @@ static bool ask_ourselves (struct cause *c, int signal)
         return true;
     note_claim (c, q, c->rank, signal);
     while (now_ms () < c->decide_ms) {
-        int wait_ms = 0;
+        int wait_ms = -1;
         size_t n = op_fill (c, p, 64, &wait_ms);
 
         if (poll (p, (nfds_t)n, wait_ms) > 0) {

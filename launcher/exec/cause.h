@@ -40,8 +40,10 @@ struct cause {
     int listen_fd;
     struct cause_claim *claim; /* (n) in order of arrival */
     size_t n;
-    int64_t decide_ms; /* when to choose; 0: nobody asked yet */
-    bool decided;      /* somebody has it: all others are answered 'n' */
+    int64_t decide_ms;     /* when to choose; 0: nobody asked yet */
+    bool decided;          /* somebody has it: all others are answered 'n' */
+    int64_t deaf_until_ms; /* descriptors ran out: none is taken before */
+    bool said_deaf;
     /* where the word is ours: who ended badly too, if that is known */
     bool knows_others;
     uint32_t other[CAUSE_OTHERS]; /* (n_others) */

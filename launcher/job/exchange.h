@@ -76,6 +76,8 @@ struct exchange {
     int listen_fd;
     struct exchange_peer *peer; /* (n_peers) */
     size_t n_peers;
+    int deaf_errno; /* why the last knock was not heard; 0: it was */
+    int64_t deaf_until_ms;
     /* the others */
     int fd;
 };

@@ -17,6 +17,7 @@
 #include "job/exchange.h"
 
 #define STRAYS_MAX 128 /* connections that have not said who they are */
+#define DEAF_MS    100 /* without a file descriptor for who knocks */
 
 static int listen_on (uint16_t port, bool local, int family)
 {
@@ -81,8 +82,17 @@ static void take_connection (struct exchange *x)
     struct exchange_peer *grown;
     int on = 1;
 
-    if (fd < 0)
+    if (fd < 0) {
+        /* They wait in the kernel's queue; poll would find the listener ready
+         * at once, and each time. */
+        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS
+            || errno == ENOMEM) {
+            x->deaf_errno = errno;
+            x->deaf_until_ms = job_now_ms () + DEAF_MS;
+        }
         return;
+    }
+    x->deaf_errno = 0;
     grown = x->n_peers < n_known (x) + STRAYS_MAX
                 ? realloc (x->peer, (x->n_peers + 1) * sizeof (*grown))
                 : NULL;
@@ -197,16 +207,30 @@ static rv_job_status_t late (const struct exchange *x, rv_job_error_t *err)
         if (!came (x, r) && n++ < 8)
             at += (size_t)snprintf (names + at, sizeof (names) - at, "%s%u",
                                     at ? ", " : "", r);
+    if (x->deaf_errno)
+        return job_error (err, RV_JOB_ETIMEDOUT,
+                          "rank 0 could not take the connections of %zu of %u "
+                          "ranks: %s; it needs a limit of open files (ulimit "
+                          "-n) above the number of ranks, --mpi=pmix does not",
+                          n, x->o.size, strerror (x->deaf_errno));
     return job_error (err, RV_JOB_ETIMEDOUT,
                       "%zu of %u ranks did not come in time: %s%s", n,
                       x->o.size, names, n > 8 ? ", ..." : "");
 }
 
-static void poll_fill (const struct exchange *x, struct pollfd *p)
+/* Returns how long to wait at most. */
+static int poll_fill (const struct exchange *x, struct pollfd *p,
+                      int64_t left_ms)
 {
-    p[0] = (struct pollfd){.fd = x->listen_fd, .events = POLLIN};
+    int64_t deaf_ms = x->deaf_until_ms - job_now_ms ();
+    bool deaf = x->listen_fd >= 0 && deaf_ms > 0;
+
+    p[0] = (struct pollfd){.fd = deaf ? -1 : x->listen_fd, .events = POLLIN};
     for (size_t i = 0; i < x->n_peers; i++)
         p[i + 1] = (struct pollfd){.fd = x->peer[i].fd, .events = POLLIN};
+    if (deaf && deaf_ms < left_ms)
+        return (int)deaf_ms;
+    return left_ms > 1000 ? 1000 : (int)left_ms;
 }
 
 /* A connection spoke or closed. From the end backwards: drop moves the last
@@ -262,8 +286,7 @@ static rv_job_status_t gather (struct exchange *x, uint32_t epoch,
             break;
         }
         p = grown;
-        poll_fill (x, p);
-        rc = poll (p, n + 1, left > 1000 ? 1000 : (int)left);
+        rc = poll (p, n + 1, poll_fill (x, p, left));
         if (rc > 0 && n)
             status = serve (x, p, n, epoch, err);
         if (rc > 0 && !status && p[0].revents && x->listen_fd >= 0)

@@ -13,8 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -407,6 +410,92 @@ static void test_cause (void **state)
     }
 }
 
+/* knock - a rank that says it ended badly, and waits for the word. */
+static int knock (const struct cause *c)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons (c->port),
+                             .sin_addr.s_addr = htonl (INADDR_LOOPBACK)};
+    unsigned char claim[20] = "rvca";
+    int fd = socket (AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    for (int i = 0; i < 8; i++)
+        claim[4 + i] = (unsigned char)(c->token >> 8 * i);
+    claim[12] = 1;
+    assert_int_equal (connect (fd, (struct sockaddr *)&to, sizeof (to)), 0);
+    assert_int_equal (write (fd, claim, sizeof (claim)), sizeof (claim));
+    return fd;
+}
+
+static int64_t since (const struct timespec *t)
+{
+    struct timespec now;
+
+    clock_gettime (CLOCK_MONOTONIC, &now);
+    return (now.tv_sec - t->tv_sec) * 1000
+           + (now.tv_nsec - t->tv_nsec) / 1000000;
+}
+
+/* watch_for - as child_run has it, until somebody is chosen; returns how often
+ * it woke up. */
+static int watch_for (struct cause *c, int most_ms)
+{
+    struct child_watch w = cause_watch (c);
+    struct timespec start;
+    int woke = 0;
+
+    clock_gettime (CLOCK_MONOTONIC, &start);
+    while (!c->decided && since (&start) < most_ms) {
+        struct pollfd p[8];
+        int wait_ms = -1, left = most_ms - (int)since (&start);
+        size_t n = w.fill (w.arg, p, 8, &wait_ms);
+
+        if (poll (p, (nfds_t)n, wait_ms < 0 || wait_ms > left ? left : wait_ms)
+            > 0)
+            woke++;
+        w.serve (w.arg, p, n);
+    }
+    return woke;
+}
+
+/* Without a descriptor for who knocks rank 0 says so once, waits, and hears
+ * them when there is one. */
+static void test_cause_files (void **state)
+{
+    struct cause c;
+    struct rlimit limit, less;
+    char path[64], got[1024] = "";
+    int saved = dup (STDERR_FILENO), log, fd, woke;
+
+    (void)state;
+    snprintf (path, sizeof (path), "%s/said", dir);
+    log = open (path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    cause_init (&c, 0);
+    cause_listen (&c, 2, true);
+    fd = knock (&c);
+    getrlimit (RLIMIT_NOFILE, &limit);
+    less = limit;
+    less.rlim_cur = (rlim_t)fd + 1;
+    dup2 (log, STDERR_FILENO);
+    setrlimit (RLIMIT_NOFILE, &less);
+    woke = watch_for (&c, 450);
+    setrlimit (RLIMIT_NOFILE, &limit);
+    dup2 (saved, STDERR_FILENO);
+    assert_false (c.decided);
+    assert_in_range (woke, 1, 10);
+    assert_true (pread (log, got, sizeof (got) - 1, 0) > 0);
+    assert_non_null (strstr (got, "Too many open files"));
+    assert_ptr_equal (strchr (got, '\n'), got + strlen (got) - 1);
+    watch_for (&c, 20000);
+    assert_true (c.decided);
+    assert_int_equal (read (fd, got, 1), 1);
+    assert_int_equal (got[0], 'y');
+    close (fd);
+    close (log);
+    close (saved);
+    cause_fini (&c);
+}
+
 int main (void)
 {
     const struct CMUnitTest tests[] = {
@@ -422,6 +511,7 @@ int main (void)
         cmocka_unit_test (test_child_leaves),
         cmocka_unit_test (test_child_tail),
         cmocka_unit_test (test_cause),
+        cmocka_unit_test (test_cause_files),
     };
 
     if (child_init ())

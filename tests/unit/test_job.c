@@ -19,7 +19,6 @@
 
 #include <cmocka.h>
 
-#include "job/exchange.h"
 #include "job/job_impl.h"
 
 /* A step of Slurm that never was, or none. */
@@ -398,132 +397,6 @@ static void test_reserve_port (void **state)
     rv_job_finalize (job);
 }
 
-/* One rank of a made-up step in a thread: the exchange needs no Slurm. */
-struct member {
-    struct exchange_opts o;
-    int64_t wait_ms; /* before it comes */
-    int64_t fence_ms;
-    rv_job_status_t status;
-    rv_job_error_t err;
-    unsigned char *all;
-    size_t len;
-};
-
-static const char *const loopback[] = {"127.0.0.1", NULL};
-
-static void *member_run (void *arg)
-{
-    struct member *m = arg;
-    struct exchange *x = exchange_create (&m->o);
-    char blob[64];
-    int n;
-
-    poll (NULL, 0, (int)m->wait_ms);
-    for (uint32_t epoch = 0; epoch < 3 && !m->status; epoch++) {
-        free (m->all);
-        m->all = NULL;
-        n = snprintf (blob, sizeof (blob), "%u:%u%.*s", epoch, m->o.rank,
-                      (int)m->o.rank * 3, "xxxxxxxxxxxxxxxxxxxxxxxxxx");
-        m->status = exchange_swap (x, epoch, blob, (size_t)n,
-                                   job_now_ms () + m->fence_ms, &m->all,
-                                   &m->len, &m->err);
-    }
-    exchange_destroy (x);
-    return NULL;
-}
-
-static void member_init (struct member *m, uint32_t rank, uint32_t size,
-                         uint16_t port)
-{
-    *m = (struct member){.o = {.token = 0x1122334455667788,
-                               .rank = rank,
-                               .size = size,
-                               .local = true,
-                               .quick = loopback},
-                         .fence_ms = 20000};
-    for (int i = 0; i < EXCHANGE_PORTS; i++)
-        m->o.port[i] = (uint16_t)(port + i);
-}
-
-/* A port in the formula's range that is free now. */
-static uint16_t free_port (void)
-{
-    for (uint16_t port = (uint16_t)(20000 + getpid () % 11000);; port += 8) {
-        int fd = bind_to (AF_INET, port, false);
-
-        if (fd < 0)
-            continue;
-        close (fd);
-        return port;
-    }
-}
-
-#define SIZE 5
-
-static void run_all (struct member *m)
-{
-    pthread_t thread[SIZE];
-
-    for (int i = 0; i < SIZE; i++)
-        assert_int_equal (pthread_create (&thread[i], NULL, member_run, &m[i]),
-                          0);
-    for (int i = 0; i < SIZE; i++)
-        pthread_join (thread[i], NULL);
-}
-
-static void test_exchange (void **state)
-{
-    uint16_t port = free_port ();
-    struct member m[SIZE];
-    /* Somebody sits on the first port and never says a word. */
-    int squatter = bind_to (AF_INET, port, true);
-
-    (void)state;
-    assert_true (squatter >= 0);
-    for (uint32_t i = 0; i < SIZE; i++) {
-        member_init (&m[i], i, SIZE, port);
-        m[i].wait_ms = i * 20;
-    }
-    run_all (m);
-    for (int i = 0; i < SIZE; i++) {
-        assert_int_equal (m[i].status, 0);
-        for (uint32_t r = 0; r < SIZE; r++) {
-            char want[64];
-            size_t len = 0;
-            int n = snprintf (want, sizeof (want), "2:%u%.*s", r, (int)r * 3,
-                              "xxxxxxxxxxxxxxxxxxxxxxxxxx");
-            const unsigned char *got =
-                exchange_find (m[i].all, m[i].len, r, &len);
-
-            assert_non_null (got);
-            assert_int_equal (len, n);
-            assert_memory_equal (got, want, len);
-        }
-        free (m[i].all);
-    }
-    close (squatter);
-}
-
-static void test_exchange_late (void **state)
-{
-    struct member m[SIZE];
-    uint16_t port = free_port ();
-
-    (void)state;
-    for (uint32_t i = 0; i < SIZE; i++) {
-        member_init (&m[i], i, SIZE, port);
-        m[i].fence_ms = i == 0 ? 700 : i == 2 ? 1500 : 30000;
-    }
-    m[2].o.token++; /* a stray from another step: refused, so 2 never comes */
-    run_all (m);
-    for (int i = 0; i < SIZE; i++) {
-        assert_int_equal (m[i].status, RV_JOB_ETIMEDOUT);
-        free (m[i].all);
-    }
-    assert_non_null (strstr (m[0].err.text, "1 of 5 ranks"));
-    assert_non_null (strstr (m[0].err.text, ": 2"));
-}
-
 int main (void)
 {
     const struct CMUnitTest tests[] = {
@@ -537,8 +410,6 @@ int main (void)
         cmocka_unit_test (test_timeout),
         cmocka_unit_test_setup (test_address, no_step),
         cmocka_unit_test_setup (test_reserve_port, no_step),
-        cmocka_unit_test (test_exchange),
-        cmocka_unit_test (test_exchange_late),
     };
 
     return cmocka_run_group_tests (tests, NULL, NULL);
