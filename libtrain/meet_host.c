@@ -34,6 +34,7 @@ struct party {
     const struct meet_place *place;
     int listener;
     int n_came;
+    int short_of; /* errno where the last guest could not be let in */
     struct guest guests[MAX_GUESTS];
     struct pollfd *polls; /* 1 + MAX_GUESTS + size */
 };
@@ -119,6 +120,7 @@ static void let_in (struct party *party)
     while ((fd = sock_accept (party->listener)) >= 0) {
         struct guest *free_one = NULL;
 
+        party->short_of = 0;
         for (int i = 0; i < MAX_GUESTS && !free_one; i++) {
             if (party->guests[i].fd < 0)
                 free_one = &party->guests[i];
@@ -130,6 +132,8 @@ static void let_in (struct party *party)
         *free_one =
             (struct guest){.fd = fd, .until_ms = clock_ms () + GUEST_MS};
     }
+    if (sock_is_short (errno))
+        party->short_of = errno;
 }
 
 /* Nothing is expected from those who have come: what can be read is an end. */
@@ -145,11 +149,24 @@ static train_status_t check_came (struct meet *meet, const struct pollfd *polls,
     return TRAIN_OK;
 }
 
+/* poll(2): EINVAL where there are more entries than files may be open. */
+static train_status_t cannot_poll (const struct meet *meet, nfds_t n,
+                                   train_error_t *err)
+{
+    if (errno == EINVAL)
+        return err_set (err, TRAIN_EIO,
+                        "to meet %d ranks takes a limit of open files (ulimit "
+                        "-n) of %ju at least",
+                        meet->size, (uintmax_t)n);
+    return err_set (err, TRAIN_EIO, "poll: %s", strerror (errno));
+}
+
 static train_status_t party_step (struct party *party, int64_t deadline_ms,
                                   train_error_t *err)
 {
     struct pollfd *guests = party->polls + 1, *came = guests + MAX_GUESTS;
     struct meet *meet = party->meet;
+    nfds_t n = (nfds_t)(1 + MAX_GUESTS + meet->size);
     int64_t now;
 
     party->polls[0] = (struct pollfd){party->listener, POLLIN, 0};
@@ -157,11 +174,9 @@ static train_status_t party_step (struct party *party, int64_t deadline_ms,
         guests[i] = (struct pollfd){party->guests[i].fd, POLLIN, 0};
     for (int r = 0; r < meet->size; r++)
         came[r] = (struct pollfd){meet->fds[r], POLLIN, 0};
-    if (poll (party->polls, (nfds_t)(1 + MAX_GUESTS + meet->size),
-              clock_left (deadline_ms, 1000))
-            < 0
+    if (poll (party->polls, n, clock_left (deadline_ms, 1000)) < 0
         && errno != EINTR)
-        return err_set (err, TRAIN_EIO, "poll: %s", strerror (errno));
+        return cannot_poll (meet, n, err);
     now = clock_ms ();
     for (int i = 0; i < MAX_GUESTS; i++) {
         if (party->guests[i].fd >= 0 && guests[i].revents)
@@ -190,9 +205,14 @@ static train_status_t wait_for_all (struct party *party, int64_t deadline_ms,
             err_set (
                 &why, TRAIN_ETIMEDOUT,
                 "%s did not come to the meeting at %s%s port %u within the "
-                "deadline",
+                "deadline%s%s%s",
                 ranks, party->place->called, party->place->hosts,
-                party->place->port);
+                party->place->port,
+                party->short_of ? ": rank 0 could not let them in: " : "",
+                party->short_of ? strerror (party->short_of) : "",
+                party->short_of ? " (ulimit -n must be above the number of "
+                                  "ranks)"
+                                : "");
             return give_up (meet, &why, err);
         }
     }

@@ -16,6 +16,8 @@
 
 #include "err.h"
 
+#define SHORT_MS 50
+
 int64_t clock_ms (void)
 {
     struct timespec now;
@@ -123,7 +125,19 @@ int sock_accept (int listener)
 
     if (fd >= 0)
         set_options (fd);
+    else if (sock_is_short (errno)) {
+        int saved = errno;
+
+        poll (NULL, 0, SHORT_MS);
+        errno = saved;
+    }
     return fd;
+}
+
+bool sock_is_short (int error)
+{
+    return error == EMFILE || error == ENFILE || error == ENOBUFS
+           || error == ENOMEM;
 }
 
 /* 0, or -1 with errno (ETIMEDOUT after the deadline). */

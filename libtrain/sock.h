@@ -7,6 +7,7 @@
 #ifndef TRAIN_SOCK_H
 #define TRAIN_SOCK_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
@@ -39,8 +40,13 @@ static inline int64_t clock_span (int64_t ms)
 train_status_t sock_listen (const char *host, uint16_t port, int *ret_fd,
                             uint16_t *ret_port, train_error_t *err);
 
-/* sock_accept - next connection, or -1 with errno (EAGAIN: none waits). */
+/* sock_accept - next connection, or -1 with errno (EAGAIN: none waits). Where
+ * descriptors or memory are short it takes a moment to say so: poll finds the
+ * connection that waits again at once. */
 int sock_accept (int listener);
+
+/* sock_is_short - does [error] say that descriptors or memory are? */
+bool sock_is_short (int error);
 
 /* sock_connect - one attempt to each address of [host].
  *   host   name or numeric address

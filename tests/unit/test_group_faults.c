@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -357,6 +358,61 @@ static void test_strangers (void **state)
         close (fds[--n]);
 }
 
+/* Rank 0 has a descriptor for the meeting's listener and no other; or, with
+ * arg, a limit below the number of entries that it looks at. */
+static void few_files (struct job *job, int rank)
+{
+    struct rlimit limit;
+    int next;
+
+    if (rank != 0)
+        return;
+    getrlimit (RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = job->arg ? 60 : 256;
+    setrlimit (RLIMIT_NOFILE, &limit);
+    while (!job->arg && (next = dup (STDIN_FILENO)) >= 0)
+        if ((rlim_t)next + 1 == limit.rlim_cur) {
+            close (next);
+            return;
+        }
+}
+
+static int64_t children_ms (void)
+{
+    struct rusage use;
+
+    getrusage (RUSAGE_CHILDREN, &use);
+    return (use.ru_utime.tv_sec + use.ru_stime.tv_sec) * 1000
+           + (use.ru_utime.tv_usec + use.ru_stime.tv_usec) / 1000;
+}
+
+/* Without descriptors for the others rank 0 says so, and waits meanwhile. */
+static void test_no_files (void **state)
+{
+    struct job job = {.layout = "aa",
+                      .body = body_nothing,
+                      .env = few_files,
+                      .timeout_ms = 1500};
+    int64_t before_ms = children_ms ();
+
+    (void)state;
+    run_job (&job);
+    want (&job, "1", TRAIN_ETIMEDOUT,
+          "could not let them in: Too many open files (ulimit -n");
+    assert_in_range (children_ms () - before_ms, 0, 500);
+    free_job (&job);
+    job = (struct job){.layout = "aa",
+                       .body = body_nothing,
+                       .env = few_files,
+                       .arg = 1,
+                       .timeout_ms = 1500};
+    run_job (&job);
+    want (&job, "1", TRAIN_EIO,
+          "to meet 2 ranks takes a limit of open files "
+          "(ulimit -n) of 67 at least");
+    free_job (&job);
+}
+
 static void test_contradiction (void **state)
 {
     struct job job = {.layout = "aba",
@@ -420,6 +476,7 @@ int main (void)
         cmocka_unit_test (test_stopped_in_data),
         cmocka_unit_test (test_meeting),
         cmocka_unit_test (test_strangers),
+        cmocka_unit_test (test_no_files),
         cmocka_unit_test (test_contradiction),
         cmocka_unit_test (test_two_groups),
     };
