@@ -409,7 +409,8 @@ static train_status_t run (struct check *c, int argc, char *const *argv,
     size_t sum;
 
     TRY (read_args (c, argc, argv, err));
-    TRY (model_describe (&c->set, &c->model, &c->dir, err));
+    TRY (model_choose (&c->set, &c->dir, err));
+    TRY (model_describe (&c->set, c->dir, &c->model, err));
     TRY (read_data (c, err));
     TRY (fill_table (c, err));
     sum = all_bytes (c, false) + library_bytes (c);

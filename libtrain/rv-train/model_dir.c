@@ -43,42 +43,41 @@ static train_status_t find (const char *where, char **ret, train_error_t *err)
                     *ret, *ret);
 }
 
-static train_status_t read_folder (const struct settings *set,
-                                   train_decoder_config_t *config,
-                                   char **ret_dir, train_error_t *err)
+train_status_t model_choose (const struct settings *set, char **ret_dir,
+                             train_error_t *err)
 {
-    train_hf_model_t model = {.size = sizeof (model)};
+    char *dir = NULL;
+    train_status_t status;
 
-    TRY (find (set->model_dir, ret_dir, err));
-    TRY (train_hf_describe (*ret_dir, &model, err));
-    model.decoder.dtype = config->dtype;
-    model.decoder.device = config->device;
-    model.decoder.deterministic = config->deterministic;
-    model.decoder.recompute = config->recompute;
-    model.decoder.lora = config->lora;
-    model.decoder.buffer = config->buffer;
-    *config = model.decoder;
+    *ret_dir = NULL;
+    if (!set->model_dir)
+        return TRAIN_OK;
+    if ((status = find (set->model_dir, &dir, err)) != TRAIN_OK) {
+        free (dir);
+        return model_named (set, status, err);
+    }
+    *ret_dir = dir;
     return TRAIN_OK;
 }
 
-train_status_t model_describe (const struct settings *set,
+train_status_t model_describe (const struct settings *set, const char *dir,
                                train_decoder_config_t *ret_config,
-                               char **ret_dir, train_error_t *err)
+                               train_error_t *err)
 {
     train_decoder_config_t config = settings_decoder (set);
-    char *dir = NULL;
+    train_hf_model_t model = {.size = sizeof (model)};
 
-    *ret_dir = NULL;
-    if (set->model_dir) {
-        train_status_t status = read_folder (set, &config, &dir, err);
-
-        if (status != TRAIN_OK) {
-            free (dir);
-            return model_named (set, status, err);
-        }
+    if (dir) {
+        TRY (model_named (set, train_hf_describe (dir, &model, err), err));
+        model.decoder.dtype = config.dtype;
+        model.decoder.device = config.device;
+        model.decoder.deterministic = config.deterministic;
+        model.decoder.recompute = config.recompute;
+        model.decoder.lora = config.lora;
+        model.decoder.buffer = config.buffer;
+        config = model.decoder;
     }
     *ret_config = config;
-    *ret_dir = dir;
     return TRAIN_OK;
 }
 

@@ -6,14 +6,20 @@
 
 #include "settings.h"
 
-/* model_describe - sizes, of dir or of [model]; type, adapters and the rest as
- * settings_decoder has them.
+/* model_choose - the folder of [model] dir, as model_find has it.
+ *   ret_dir   to be freed; NULL: there is no [model] dir, weights are drawn
+ * Of a folder of checkpoints that are being written two ranks may find another:
+ * one chooses. Errors of train_ckpt_find name the setting. */
+train_status_t model_choose (const struct settings *set, char **ret_dir,
+                             train_error_t *err);
+
+/* model_describe - sizes, of [dir] or, without, of [model]; type, adapters and
+ * the rest as settings_decoder has them.
  *   ret_config   written on success
- *   ret_dir      where the weights are, to be freed; NULL: they are drawn
- * Errors of train_hf_describe and train_ckpt_find name the setting. */
-train_status_t model_describe (const struct settings *set,
+ * Errors of train_hf_describe name the setting. */
+train_status_t model_describe (const struct settings *set, const char *dir,
                                train_decoder_config_t *ret_config,
-                               char **ret_dir, train_error_t *err);
+                               train_error_t *err);
 
 /* model_find - the folder that [where] means: a model's of Hugging Face, a
  * checkpoint's, or the latest of a folder of them.

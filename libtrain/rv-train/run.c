@@ -88,12 +88,32 @@ train_status_t run_prepare_ckpt (struct run *r, train_error_t *err)
     return trainer_agree (r->group, status, err);
 }
 
+/* Rank 0 looks: while another run saves, or by what a file system remembers,
+ * the latest of a folder of checkpoints is not the same to all. */
+static train_status_t choose_model (struct run *r, train_error_t *err)
+{
+    train_status_t status = TRAIN_OK;
+    char *dir = NULL;
+    void *got = NULL;
+    size_t n;
+
+    if (!r->set->model_dir)
+        return TRAIN_OK;
+    if (r->first)
+        status = model_choose (r->set, &dir, err);
+    if ((status = trainer_agree (r->group, status, err)) == TRAIN_OK)
+        status = train_broadcast_object (
+            r->group, dir, dir ? strlen (dir) + 1 : 0, 0, &got, &n, err);
+    free (dir);
+    r->model_dir = got;
+    return status;
+}
+
 train_status_t run_describe (struct run *r, train_error_t *err)
 {
-    train_status_t status =
-        model_describe (r->set, &r->config, &r->model_dir, err);
-
-    return trainer_agree (r->group, status, err);
+    TRY (choose_model (r, err));
+    return trainer_agree (
+        r->group, model_describe (r->set, r->model_dir, &r->config, err), err);
 }
 
 train_status_t run_first_weights (struct run *r, train_error_t *err)

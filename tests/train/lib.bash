@@ -115,7 +115,8 @@ free_port ()
 }
 
 # start_ranks N NODES ARG... - N processes, as someone without Slurm starts
-# them; their output in $tmp/out.RANK, their ids in pids.
+# them, each in ${ranks_cd}.RANK where that is set; their output in $tmp/out.RANK,
+# their ids in pids.
 start_ranks ()
 {
     local n=$1 per=$(($1 / $2)) port rank
@@ -125,7 +126,7 @@ start_ranks ()
     for ((rank = 0; rank < n; rank++)); do
         RANK=$rank WORLD_SIZE=$n LOCAL_RANK=$((rank % per)) LOCAL_WORLD_SIZE=$per \
             NODE_RANK=$((rank / per)) MASTER_ADDR=127.0.0.1 MASTER_PORT=$port \
-            RV_NCCL_TIMEOUT=60 "$train" "$@" >"$tmp/out.$rank" 2>&1 &
+            RV_NCCL_TIMEOUT=60 env -C "${ranks_cd:-$PWD}${ranks_cd:+.$rank}" "$train" "$@" >"$tmp/out.$rank" 2>&1 &
         pids+=($!)
         started+=($!)
     done

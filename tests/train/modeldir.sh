@@ -76,6 +76,21 @@ done
 ok "three ranks on one" ranks "0 0 0" 3 1 "${c[@]}" shard.strategy=full shard.wrap=500 "log.file=$tmp/three"
 ok "have them, too" near "$tmp/one" "$tmp/three" 1e-12 4
 
+# Each rank sees a folder of its own, as a file system that remembers has it: the
+# same checkpoints, and another latest.
+ok "a longer run of the model" run "$tmp/first.ini" "${rows[@]}" model.vocab=257 run.steps=14 checkpoint.every=1 \
+    checkpoint.keep=9 "checkpoint.dir=$tmp/ck2" "log.file=$tmp/m2"
+for r in 0 1; do
+    mkdir -p "$tmp/sees.$r/ck"
+    ln -s "$tmp"/ck2/step-* "$tmp/sees.$r/ck"
+    echo "step-0000001$((4 - r * 2))" >"$tmp/sees.$r/ck/latest"
+done
+ok "one from its latest" run "${c[@]}" "model.dir=$tmp/ck2" "log.file=$tmp/latest"
+ranks_cd=$tmp/sees
+ok "two ranks that see another" ranks "0 0" 2 1 "${c[@]}" model.dir=ck shard.strategy=full log.file=two
+ok "begin with rank 0's" near "$tmp/latest" "$tmp/sees.0/two" 1e-12 4
+unset ranks_cd
+
 ok "half" run "${c[@]}" run.steps=2 "log.file=$tmp/half" "checkpoint.dir=$tmp/half.ck"
 ok "and half" run "${c[@]}" "log.file=$tmp/half" "checkpoint.dir=$tmp/half.ck"
 ok "are the whole" cmp <(losses "$tmp/one") <(losses "$tmp/half")
