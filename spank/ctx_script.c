@@ -61,12 +61,35 @@ static void begin_api (void)
     begun = true;
 }
 
+static int unheard; /* errno where slurmd did not say whose a process is */
+
+/* Only its word that no step has the process makes it left over: a slurmd that
+ * is busy, or whom we do not reach, is no reason to drain the node. */
 static bool has_job (pid_t pid)
 {
     uint32_t job;
 
     begin_api ();
-    return slurm_pid2jobid (pid, &job) == 0;
+    errno = 0;
+    if (slurm_pid2jobid (pid, &job) == 0)
+        return true;
+    if (errno == ESLURM_INVALID_JOB_ID)
+        return false;
+    unheard = errno ? errno : SLURM_COMMUNICATIONS_CONNECTION_ERROR;
+    return true;
+}
+
+static void look_owners (int fd)
+{
+    char text[HEALTH_TEXT];
+
+    if (!unheard)
+        return;
+    snprintf (text, sizeof (text),
+              "cannot ask slurmd whether processes on its GPUs are of a job: "
+              "%s; they are not taken for left-over ones",
+              slurm_strerror (unheard));
+    put (fd, HEALTH_NOTE, text);
 }
 
 static void look_log (int fd, const struct job *job)
@@ -95,6 +118,7 @@ static void look_gpus (int fd, const struct job *job)
         put (fd, HEALTH_NOTE, err.text);
     for (size_t i = 0; i < n; i++)
         health_judge_gpu (&gpus[i], found_cb, &fd);
+    look_owners (fd);
 }
 
 /* The child: the log first, which does not hang. */

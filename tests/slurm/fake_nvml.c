@@ -7,6 +7,7 @@
  *   hang | crash | fail=CODE     what nvmlInit_v2 does
  *   stop=PID                     it sends SIGSTOP there
  *   who                          it writes who asks into FAKE_STATE.who
+ *   nobody                       who asks will not find its node's slurmd
  *   gpu                          one card more; what follows is of it
  *   ecc=N failed pending pages lost reset mig pid=N
  *   slice=GI                     MIG, with one slice more: GPU instance GI,
@@ -90,6 +91,8 @@ static int read_word (const char *word)
         return kill ((pid_t)strtol (word + 5, NULL, 10), SIGSTOP);
     if (strcmp (word, "who") == 0)
         return tell_who ();
+    if (strcmp (word, "nobody") == 0)
+        return setenv ("SLURMD_NODENAME", "nobody", 1);
     if (strcmp (word, "gpu") == 0 && n_cards < 16) {
         cards[n_cards].index = n_cards;
         n_cards++;

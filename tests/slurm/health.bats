@@ -160,6 +160,20 @@ no_completing() {
     [ "$(reason)" = "rv: GPU 00000000:10:00.0: 1 left-over processes, such as $pid of uid 65534" ]
 }
 
+@test "a process of which slurmd says nothing does not drain" {
+    local pid
+    health drain
+    /usr/bin/python3 -c 'import os, time; os.setuid(65534); time.sleep(300)' 3>&- &
+    pid=$!
+    wait_for 60 sh -c "[ \$(stat -c %u /proc/$pid) = 65534 ]"
+    cards nobody gpu pid=$pid gpu
+    job
+    says "rv: health of n1: cannot ask slurmd whether processes on its GPUs are of a job: "
+    says "; they are not taken for left-over ones"
+    kill $pid
+    wait_for 60 node_is idle
+}
+
 @test "an Xid of the hardware drains once, a program's never" {
     health drain
     cards gpu gpu
