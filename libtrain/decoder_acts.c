@@ -337,8 +337,7 @@ train_status_t decoder_acts_layout (const struct decoder_dims *d,
     take_blocks (&a, d, need, N);
     take_head (&a, d, need, N);
     take_attention (&a, d, need, N);
-    a.cosine = take (&a, need->real, 0, (size_t)T * d->D / 2);
-    a.sine = take (&a, need->real, 0, (size_t)T * d->D / 2);
+    a.rest = a.bytes;
     if (need->docs) {
         a.doc_cosine = take (&a, need->real, 0, N * d->D / 2);
         a.doc_sine = take (&a, need->real, 0, N * d->D / 2);
@@ -351,6 +350,9 @@ train_status_t decoder_acts_layout (const struct decoder_dims *d,
     a.targets = take (&a, sizeof (int32_t), 0, need->gpu ? N : 0);
     a.front = take (&a, sizeof (int32_t), 0, need->gpu ? 4 * N : 0);
     a.scratch = take (&a, 1, 0, need->scratch);
+    /* last: decoder_rope puts them at the end of what the arena has */
+    a.cosine = take (&a, need->real, 0, (size_t)T * d->D / 2);
+    a.sine = take (&a, need->real, 0, (size_t)T * d->D / 2);
     *ret = a;
     return TRAIN_OK;
 }

@@ -42,6 +42,7 @@ static train_status_t grow (train_decoder_t *m, size_t bytes,
     m->ops->free (m->acts);
     m->acts = NULL;
     m->acts_bytes = 0;
+    m->tables.T = 0;
     status = m->ops->alloc (m->device, bytes, &acts, err);
     if (status != TRAIN_OK)
         return status;

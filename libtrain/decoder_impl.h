@@ -74,6 +74,7 @@ struct decoder_acts {
     struct decoder_array scratch;   /* of other kernels */
     bool whole;                     /* the logits are */
     size_t shared, ahead, room;     /* while it is laid out */
+    size_t rest;                    /* where tables, ids and scratch begin */
     size_t bytes;                   /* of the arena */
     size_t lent;  /* bytes of the loan that are used, gaps included */
     size_t first; /* block with a room */
@@ -163,6 +164,10 @@ struct train_decoder {
     size_t acts_bytes;
     struct decoder_acts layout; /* of the last B, T */
     int B, T;
+    struct decoder_tables {
+        struct decoder_array cosine, sine;
+        int T;                       /* positions; 0: there are none */
+    } tables;                        /* that stand at the arena's end */
     const int32_t *tokens, *targets; /* of this pass, where the kernels are */
     const int32_t *starts;    /* as these; NULL: each row is one document */
     const int32_t *documents; /* of the next passes, the caller's */
@@ -510,7 +515,8 @@ train_status_t decoder_turn (train_decoder_t *decoder, size_t from, size_t to,
  *   to grads.
  * decoder_body, decoder_body_bwd - of these, the embedding and the blocks; the
  *   stream's gradient is in dx.
- * decoder_rope - fill the tables of cosines and sines for the layout.
+ * decoder_rope - the layout's tables of cosines and sines: those that stand at
+ *   the arena's end where they serve and it leaves them there, else new ones.
  * decoder_head_unit - where the head's weights are.
  * decoder_last_norm - to norm_f; needs unit L + 1. decoder_last_norm_bwd - from
  *   tmp to dx; leaves that unit. */

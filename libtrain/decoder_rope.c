@@ -158,19 +158,29 @@ void decoder_rope_tables (const train_decoder_t *m, size_t T, void *cosine,
     }
 }
 
-train_status_t decoder_rope (train_decoder_t *m, train_error_t *err)
+/* Do rates for [T] positions turn fewer as well? */
+static bool serve_fewer (const train_rope_t *r, int T)
+{
+    return r->kind != TRAIN_ROPE_DYNAMIC || (double)T <= r->original;
+}
+
+/* A last batch that is smaller and the next whole one find them. */
+static bool stand (const train_decoder_t *m)
+{
+    const struct decoder_tables *t = &m->tables;
+
+    return t->T >= m->T && t->cosine.at >= m->layout.cosine.at
+           && (t->T == m->T || serve_fewer (&m->config.rope, t->T));
+}
+
+static train_status_t send (train_decoder_t *m, void *cosine, void *sine,
+                            train_error_t *err)
 {
     size_t bytes = (size_t)m->T * (m->dims.D / 2) * m->kern->real_size;
-    void *cosine = decoder_act (m, m->layout.cosine, 0);
-    void *sine = decoder_act (m, m->layout.sine, 0);
+    char *own = malloc (2 * bytes);
     train_status_t status;
-    char *own;
 
-    if (!m->gpu) {
-        decoder_rope_tables (m, (size_t)m->T, cosine, sine);
-        return TRAIN_OK;
-    }
-    if (!(own = malloc (2 * bytes)))
+    if (!own)
         return err_set (err, TRAIN_ENOMEM, "no memory for %zu bytes",
                         2 * bytes);
     decoder_rope_tables (m, (size_t)m->T, own, own + bytes);
@@ -181,4 +191,28 @@ train_status_t decoder_rope (train_decoder_t *m, train_error_t *err)
         status = m->ops->sync (m->stream, err);
     free (own);
     return status;
+}
+
+train_status_t decoder_rope (train_decoder_t *m, train_error_t *err)
+{
+    struct decoder_acts *a = &m->layout;
+    size_t up = m->acts_bytes - a->bytes;
+    void *cosine, *sine;
+
+    if (stand (m)) {
+        a->cosine = m->tables.cosine;
+        a->sine = m->tables.sine;
+        return TRAIN_OK;
+    }
+    m->tables.T = 0;
+    a->cosine.at += up;
+    a->sine.at += up;
+    cosine = decoder_act (m, a->cosine, 0);
+    sine = decoder_act (m, a->sine, 0);
+    if (m->gpu)
+        TRY (send (m, cosine, sine, err));
+    else
+        decoder_rope_tables (m, (size_t)m->T, cosine, sine);
+    m->tables = (struct decoder_tables){a->cosine, a->sine, m->T};
+    return TRAIN_OK;
 }

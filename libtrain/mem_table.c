@@ -56,9 +56,9 @@ static void add_acts (struct mem_rows *t, const train_decoder_t *m,
 
     mem_add (t, "activations: a block or the head", own, a->x.at, true);
     mem_add (t, "activations: kept by blocks", own, a->dx.at - a->x.at, true);
-    mem_add (t, "activations: stream and logits", own, a->cosine.at - a->dx.at,
+    mem_add (t, "activations: stream and logits", own, a->rest - a->dx.at,
              true);
-    mem_add (t, "activations: tables and scratch", "-", a->bytes - a->cosine.at,
+    mem_add (t, "activations: tables and scratch", "-", a->bytes - a->rest,
              true);
 }
 
