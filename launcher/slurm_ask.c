@@ -23,6 +23,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -98,17 +99,35 @@ static void close_log (struct slurm_ask *ask)
     ask->log = -1;
 }
 
+/* libslurm takes a folder for an empty file, and misses names in it. */
+static int check_conf (struct rv_error *err)
+{
+    const char *conf = getenv ("SLURM_CONF");
+    struct stat st;
+
+    if (!conf || !*conf)
+        return RV_OK;
+    if (conf[0] == '/' && access (conf, R_OK))
+        return error_set (err, RV_ENOTFOUND, "SLURM_CONF names %s: %s", conf,
+                          strerror (errno));
+    if (stat (conf, &st) == 0 && S_ISDIR (st.st_mode))
+        return error_set (err, RV_ENOTFOUND,
+                          "SLURM_CONF names the folder %s; it must name a "
+                          "file, as %s%sslurm.conf",
+                          conf, conf,
+                          conf[strlen (conf) - 1] == '/' ? "" : "/");
+    return RV_OK;
+}
+
 int slurm_ask_begin (struct slurm_ask *ask, slurm_ask_f f, const void *arg,
                      struct rv_error *err)
 {
-    const char *conf = getenv ("SLURM_CONF");
-    int fd[2];
+    int fd[2], status;
 
     memset (ask, 0, sizeof (*ask));
     ask->fd = ask->log = -1;
-    if (conf && conf[0] == '/' && access (conf, R_OK))
-        return error_set (err, RV_ENOTFOUND, "SLURM_CONF names %s: %s", conf,
-                          strerror (errno));
+    if ((status = check_conf (err)))
+        return status;
     if (pipe2 (fd, O_CLOEXEC))
         return error_set (err, RV_EIO, "pipe: %s", strerror (errno));
     ask->log = memfd_create ("rv-libslurm", MFD_CLOEXEC);

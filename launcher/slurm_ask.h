@@ -33,7 +33,7 @@ struct slurm_ask {
 
 /* slurm_ask_begin - put a question and return at once.
  *   ask   written; end it with slurm_ask_poll or slurm_ask_cancel
- * RV_ENOTFOUND when SLURM_CONF names a file that cannot be read. */
+ * RV_ENOTFOUND when SLURM_CONF names a file that cannot be read, or a folder. */
 int slurm_ask_begin (struct slurm_ask *ask, slurm_ask_f f, const void *arg,
                      struct rv_error *err);
 

@@ -336,6 +336,9 @@ L
     SLURM_CONF=$RVT/nowhere separate "$RV" status --json
     [ "$status" = 3 ]
     valid <<<"$output"
+    SLURM_CONF=$RVT separate "$RV" status
+    [ "$status" = 3 ]
+    [[ $stderr == "rv: cannot "*": SLURM_CONF names the folder $RVT; it must name a file, as $RVT/slurm.conf;"* ]]
 }
 
 @test "cost: GPU hours from the requests' own files, without a controller too" {
