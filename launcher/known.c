@@ -14,6 +14,7 @@
 #include "cmd_job.h"
 #include "known_fan.h"
 #include "known_index.h"
+#include "known_secrets.h"
 #include "plan/duration.h"
 #include "plan/fsio.h"
 #include "plan/jobtext.h"
@@ -294,25 +295,6 @@ static void clear_lost (const struct known *known)
     free (name);
 }
 
-/* The batch step removes the copy of the secrets; not so where it never ran,
- * was killed, or did not learn whether the job starts again. */
-static void forget_secrets (const struct known *known)
-{
-    const struct request *last = NULL;
-
-    for (size_t i = 0; i < known->n; i++) {
-        const struct known_job *job = &known->job[i];
-
-        /* Tasks of one array stand together. */
-        if (!job->live || job->live->active || !job->req || job->req == last)
-            continue;
-        last = job->req;
-        if (request_has_secrets (job->req)
-            && known_all_ended (known, job->req, 0))
-            request_forget (job->req);
-    }
-}
-
 void known_cancelled (const struct known *known, const struct known_job *job)
 {
     if (job->req && job->live && job->live->pending
@@ -360,7 +342,8 @@ int known_load (const char *state_dir, bool offline, struct known *ret,
         known_fini (&out);
         return status;
     }
-    forget_secrets (&out);
+    if (online)
+        known_forget_secrets (&out);
     *ret = out;
     return RV_OK;
 }

@@ -442,11 +442,7 @@ int request_add (const struct request_new *from, struct request *req,
 
 void request_forget (const struct request *req)
 {
-    char *path = fsio_join (req->dir, SECRETS_FILE);
-
-    if (path)
-        unlink (path);
-    free (path);
+    secrets_forget (req->dir);
 }
 
 bool request_has_secrets (const struct request *req)

@@ -49,6 +49,7 @@ struct request {
         n_waiting; /* of them, of several that nobody has claimed yet; known.c
                          fills it in */
     bool claimed;  /* of several, job_id is the one that runs the command */
+    bool secrets;  /* a copy of them is there; read back alone */
     char *cluster; /* read back alone; "" = not known */
     bool torn;     /* of struct requests' lost: written in part, so that no
                       job can be of it; only id, dir, created_at are set */
@@ -107,8 +108,8 @@ int request_submitted (struct request *req, uint32_t job_id,
  * read from its folder then. */
 void request_index (const struct request *req);
 
-/* request_forget - remove the request's copy of the secrets: no job of it will
- * start again. One without secrets is fine. */
+/* request_forget - remove the request's copy of the secrets, and its tasks': no
+ * job of it will start again. One without secrets is fine. */
 void request_forget (const struct request *req);
 
 /* request_has_secrets - is that copy still there? */

@@ -123,6 +123,13 @@ static bool read_torn (const char *dir, struct request *req)
     return false;
 }
 
+static bool has_secrets (const char *dir)
+{
+    const struct request req = {.dir = (char *)dir};
+
+    return request_has_secrets (&req);
+}
+
 static bool read_request (const char *dir, struct request *req)
 {
     struct jobfile *jobs = NULL;
@@ -152,6 +159,7 @@ static bool read_request (const char *dir, struct request *req)
     req->log_dir = dup_member (json, "log_dir");
     take_plan (req, json);
     req->cluster = dup_member (json, "cluster");
+    req->secrets = has_secrets (dir);
     when = json_string_value (json_object_get (json, "created_at"));
     if (when && timefmt_parse (when, &created, NULL) == RV_OK)
         req->created_at = created.tv_sec;

@@ -16,7 +16,7 @@
 #include "record.h"
 
 #define FILE_NAME      ".index"
-#define INDEX_VERSION  "rv requests 2"
+#define INDEX_VERSION  "rv requests 3"
 #define SIZE_MAX_BYTES ((size_t)256 << 20)
 #define SETTLED_S      60
 #define FEW            64 /* requests that are read as fast without it */
@@ -71,6 +71,7 @@ static void get_request (struct record_in *in, struct reqindex_entry *e)
     req->log_id = (uint32_t)record_get_int (in);
     req->candidate = (unsigned)record_get_int (in);
     req->claimed = record_get_int (in) != 0;
+    req->secrets = record_get_int (in) != 0;
     req->n_roots = (size_t)record_get_int (in);
     if (req->n_roots > REQUEST_ROOTS) {
         req->n_roots = 0;
@@ -119,6 +120,7 @@ static void put_entry (struct record_out *out, const struct request *req,
     record_int (out, req->log_id);
     record_int (out, req->candidate);
     record_int (out, req->claimed);
+    record_int (out, req->secrets);
     record_int (out, (int64_t)req->n_roots);
     for (size_t i = 0; i < req->n_roots; i++)
         record_int (out, req->root[i]);

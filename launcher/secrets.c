@@ -5,9 +5,11 @@
 #endif
 #include "secrets.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -112,4 +114,25 @@ int secrets_lock (const char *path, int *ret_fd, struct rv_error *err)
     free (lock);
     free (dir);
     return rc;
+}
+
+void secrets_forget (const char *dir)
+{
+    char *own = fsio_join (dir, SECRETS_FILE);
+    char *array = fsio_join (dir, SECRETS_TASKS);
+    DIR *tasks = array ? opendir (array) : NULL;
+    struct dirent *entry;
+    char name[300];
+
+    if (own)
+        unlink (own);
+    while (tasks && (entry = readdir (tasks))) {
+        snprintf (name, sizeof (name), "%s/%s", entry->d_name, SECRETS_FILE);
+        if (entry->d_name[0] != '.')
+            unlinkat (dirfd (tasks), name, 0);
+    }
+    if (tasks)
+        closedir (tasks);
+    free (array);
+    free (own);
 }

@@ -10,7 +10,8 @@
 #include "plan/envfile.h"
 #include "plan/error.h"
 
-#define SECRETS_FILE "secrets" /* within a request's folder */
+#define SECRETS_FILE  "secrets" /* within a request's folder */
+#define SECRETS_TASKS "array"   /* there: an array's tasks have a link each */
 
 /* secrets_path - rv/env in $XDG_CONFIG_HOME, else in ~/.config; malloc'ed.
  * RV_ENOTFOUND without HOME. */
@@ -32,5 +33,9 @@ int secrets_write (const char *path, const struct envfile *env,
  *   ret_fd   written on success
  * Waits for another rv that is at it. */
 int secrets_lock (const char *path, int *ret_fd, struct rv_error *err);
+
+/* secrets_forget - remove the copy of the request in [dir], with all that its
+ * tasks have of it. */
+void secrets_forget (const char *dir);
 
 #endif

@@ -73,7 +73,8 @@ int exec_secrets_read (const char *dir, uint32_t n, struct envfile *ret,
  * first; SECRETS_TOLD by a signal of Slurm. */
 enum secrets_end { SECRETS_DONE, SECRETS_FAILED, SECRETS_TOLD };
 
-/* exec_secrets_forget - remove DIR/secrets at the end of the job's tasks.
+/* exec_secrets_forget - remove DIR/secrets at the end of the job's tasks; where
+ * DIR is of the last task of an array that ends, the request's as well.
  *   how   where it is not SECRETS_DONE the job may have been put back into the
  *         queue, so slurmctld is asked, and where it does not say that the job
  *         has ended they stay (rv removes them later) */

@@ -2,9 +2,13 @@
  * secrets.c - the user's secrets on their way to a rank, and their end */
 #include "config.h"
 
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "exec/exec.h"
@@ -81,9 +85,46 @@ static bool job_has_ended (uint32_t job_id, uint32_t restart,
     return ended;
 }
 
+/* How many names are in a folder. */
+static unsigned long n_names (const char *path)
+{
+    DIR *d = opendir (path);
+    struct dirent *entry;
+    unsigned long n = 0;
+
+    while (d && (entry = readdir (d)))
+        n += entry->d_name[0] != '.';
+    if (d)
+        closedir (d);
+    return n;
+}
+
+/* A task of an array will not want them again. With the last one the request's
+ * copy goes, of which all have a link: tasks that are still to begin need it. */
+static void end_task (const char *own, const char *task)
+{
+    const char *count = getenv ("SLURM_ARRAY_TASK_COUNT");
+    size_t len = strlen (own),
+           up = strlen ("/" SECRETS_TASKS "/") + strlen (task);
+    char *dir = len > up ? strndup (own, len - up) : NULL;
+    char *ended = dir ? fsio_join (dir, SECRETS_TASKS "/.ended") : NULL;
+    char *mark = ended ? fsio_join (ended, task) : NULL;
+    int fd = -1;
+
+    if (mark && (mkdir (ended, 0700) == 0 || errno == EEXIST))
+        fd = open (mark, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    if (fd >= 0 && !close (fd) && count
+        && n_names (ended) >= strtoul (count, NULL, 10))
+        secrets_forget (dir);
+    free (mark);
+    free (ended);
+    free (dir);
+}
+
 void exec_secrets_forget (const char *dir, uint32_t job_id, uint32_t restart,
                           enum secrets_end how)
 {
+    const char *task = getenv ("SLURM_ARRAY_TASK_ID");
     char *path;
 
     if (how != SECRETS_DONE && !job_has_ended (job_id, restart, how))
@@ -91,4 +132,6 @@ void exec_secrets_forget (const char *dir, uint32_t job_id, uint32_t restart,
     if ((path = fsio_join (dir, SECRETS_FILE)))
         unlink (path);
     free (path);
+    if (task)
+        end_task (dir, task);
 }

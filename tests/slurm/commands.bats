@@ -170,6 +170,16 @@ P
     [ "$(secret_files | wc -l)" = 1 ]
 }
 
+@test "secrets of an array go with its last task, with no look at jobs" {
+    own_config
+    echo hush | "$RV" env set TOKEN
+    # shellcheck disable=SC2016 # for the tasks
+    submit -g 1 --name arr --array 0-2%1 -- sh -c 'printenv TOKEN >>said; [ "$SLURM_ARRAY_TASK_ID" != 1 ]'
+    wait_for 60 no_secret_file
+    [ "$(sort -u said)" = hush ]
+    [ "$(wc -l <said)" = 3 ]
+}
+
 @test "a rank whose secrets are gone, or not its user's alone, does not start" {
     own_config
     echo hush | "$RV" env set TOKEN

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * test_exec_secrets.c - when a job's copy of the secrets goes, by what
  * slurmctld says of the job */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -95,11 +96,75 @@ static void without_scontrol (void **state)
     assert_false (kept (SECRETS_DONE));
 }
 
+static bool is_there (const char *name)
+{
+    char *path = fsio_join (dir, name);
+    bool ret = access (path, F_OK) == 0;
+
+    free (path);
+    return ret;
+}
+
+/* A task that begins has its link from the request's copy. */
+static void begin_task (const char *task)
+{
+    char *from = fsio_join (dir, SECRETS_FILE), name[64], *own, *to;
+
+    snprintf (name, sizeof (name), SECRETS_TASKS "/%s", task);
+    own = fsio_join (dir, name);
+    to = fsio_join (own, SECRETS_FILE);
+    assert_int_equal (fsio_mkdir_p (own, 0700, NULL), 0);
+    assert_true (!link (from, to) || errno == EEXIST);
+    free (to);
+    free (own);
+    free (from);
+}
+
+static void end_task (const char *task, enum secrets_end how)
+{
+    char name[64], *own;
+
+    snprintf (name, sizeof (name), SECRETS_TASKS "/%s", task);
+    own = fsio_join (dir, name);
+    setenv ("SLURM_ARRAY_TASK_ID", task, 1);
+    exec_secrets_forget (own, 7, RESTART, how);
+    unsetenv ("SLURM_ARRAY_TASK_ID");
+    free (own);
+}
+
+/* The request's copy goes with the last task that ends for good, whichever that
+ * is, and not before it has begun. */
+static void of_array (void **state)
+{
+    (void)state;
+    setenv ("SLURM_ARRAY_TASK_COUNT", "3", 1);
+    write_text (SECRETS_FILE, "A=1\n");
+    begin_task ("0");
+    begin_task ("5");
+    end_task ("5", SECRETS_DONE);
+    assert_false (is_there ("array/5/secrets"));
+    assert_true (is_there ("array/0/secrets"));
+    end_task ("5", SECRETS_DONE); /* put back, and ended again */
+    scontrol_says ("JobId=7 JobState=PENDING Reason=None Restarts=2 X=");
+    end_task ("0", SECRETS_TOLD); /* it will be put back */
+    assert_true (is_there ("array/0/secrets"));
+    end_task ("0", SECRETS_DONE);
+    assert_true (is_there (SECRETS_FILE));
+    begin_task ("10");
+    begin_task ("5"); /* one that has ended, put back: it runs nothing */
+    assert_true (is_there ("array/10/secrets"));
+    end_task ("10", SECRETS_DONE);
+    assert_false (is_there (SECRETS_FILE));
+    assert_false (is_there ("array/5/secrets"));
+    unsetenv ("SLURM_ARRAY_TASK_COUNT");
+}
+
 int main (void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test (by_state),
         cmocka_unit_test (without_scontrol),
+        cmocka_unit_test (of_array),
     };
 
     return cmocka_run_group_tests (tests, set_up, remove_dir);

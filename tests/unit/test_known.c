@@ -6,11 +6,18 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "cmd_job.h"
 #include "known_account.h"
+#include "known_secrets.h"
+#include "own_dir.h"
+#include "plan/fsio.h"
+
+#define N(a) (sizeof (a) / sizeof ((a)[0]))
 
 static struct request reqs[] = {
     {.id = "20261128-070000-ffffffff", .created_at = 100},
@@ -306,13 +313,86 @@ static void forgotten (void **state)
     free (k.job);
 }
 
+static bool has_copy (const char *id)
+{
+    char *path = fsio_join (dir, id);
+    const struct request req = {.dir = path};
+    bool ret = request_has_secrets (&req);
+
+    free (path);
+    return ret;
+}
+
+/* Copies of which Slurm knows no job that may still start, and that are old. */
+static void secrets (void **state)
+{
+    static struct {
+        const char *id, *name, *cluster;
+        int64_t created_at;
+        uint32_t job_id;
+        bool stays;
+    } v[] = {
+        {"a", "gone", "here", 1000, 5, false},
+        {"b", "young", "here", 9000, 6, true},
+        {"c", "far", "there", 1000, 7, true},
+        {"d", "runs", "here", 1000, 8, true},
+        {"e", "arr", "here", 1000, 9, true},     /* a task of it waits */
+        {"f", "moved", "here", 1000, 12, true},  /* by another path */
+        {"g", "ended", "here", 1000, 13, false}, /* Slurm knows it still */
+    };
+    struct request many[N (v)];
+    static struct cluster_job live[] = {
+        {.job_id = 8, .active = true, NAMED ("runs")},
+        {.job_id = 11, .active = true, .pending = true, NAMED ("arr")},
+        {.job_id = 12, .active = true, NAMED ("moved")},
+        {.job_id = 13, NAMED ("ended")},
+    };
+    struct known k = {.jobs = {live, N (live)}, .reqs = {many, N (v), NULL, 0}};
+
+    (void)state;
+    for (size_t i = 0; i < N (v); i++) {
+        char *at = fsio_join (dir, v[i].id);
+
+        many[i] = (struct request){.id = (char *)v[i].id,
+                                   .dir = at,
+                                   .name = (char *)v[i].name,
+                                   .cluster = (char *)v[i].cluster,
+                                   .created_at = v[i].created_at,
+                                   .job_id = v[i].job_id,
+                                   .secrets = true};
+        assert_int_equal (mkdir (at, 0700), 0);
+        at = fsio_join (at, "secrets");
+        assert_int_equal (fsio_write (at, "A=1\n", 4, 0600, NULL), 0);
+        free (at);
+    }
+    live[0].command = fsio_join (many[3].dir, "job.sh");
+    live[1].command = fsio_join (many[4].dir, "job.sh");
+    live[2].command = "/before/f/job.sh";
+    live[2].submitted_at = 1000;
+    live[3].command = fsio_join (many[6].dir, "job.sh");
+    assert_int_equal (known_join (&k, false, NULL), RV_OK);
+    known_forget_gone (&k, "here", 9000);
+    for (size_t i = 0; i < N (v); i++) {
+        if (has_copy (v[i].id) != v[i].stays)
+            fail_msg ("%s", v[i].name);
+        free (many[i].dir);
+    }
+    free (live[0].command);
+    free (live[1].command);
+    free (live[3].command);
+    free (k.by_id);
+    free (k.by_command);
+    free (k.job);
+}
+
 int main (void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test (finds),  cmocka_unit_test (order),
-        cmocka_unit_test (later),  cmocka_unit_test (forgotten),
-        cmocka_unit_test (newest), cmocka_unit_test (arrays),
+        cmocka_unit_test (finds),   cmocka_unit_test (order),
+        cmocka_unit_test (later),   cmocka_unit_test (forgotten),
+        cmocka_unit_test (newest),  cmocka_unit_test (arrays),
+        cmocka_unit_test (secrets),
     };
 
-    return cmocka_run_group_tests (tests, NULL, NULL);
+    return cmocka_run_group_tests (tests, make_dir, remove_dir);
 }

@@ -160,13 +160,21 @@ static void secrets_forgotten (void **state)
     struct envfile env = {&var, 1};
     struct request req;
     struct stat st;
-    char *path;
+    char *path, *task, *link_of;
 
     f->from.secrets = &env;
     make (f, &req);
     path = fsio_join (req.dir, "secrets");
     assert_int_equal (stat (path, &st), 0);
+    task = fsio_join (req.dir, "array/2");
+    link_of = fsio_join (task, "secrets");
+    assert_int_equal (fsio_mkdir_p (task, 0700, NULL), 0);
+    assert_int_equal (link (path, link_of), 0);
     request_forget (&req);
+    assert_int_equal (stat (link_of, &st), -1);
+    assert_int_equal (stat (task, &st), 0);
+    free (link_of);
+    free (task);
     request_forget (&req);
     assert_int_equal (stat (path, &st), -1);
     assert_int_equal (stat (req.dir, &st), 0);

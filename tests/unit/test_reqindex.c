@@ -77,6 +77,8 @@ static void make_request (unsigned i)
                   1001 + 2 * i, 1001 + 2 * i);
         put (name_of (i), "claim", text);
     }
+    if (i % 3 == 2)
+        put (name_of (i), "secrets", "A=1\n");
     age (i, 3600);
 }
 
@@ -132,6 +134,7 @@ static void same (const struct requests *a, const struct requests *b)
         assert_int_equal (x->log_id, y->log_id);
         assert_int_equal (x->candidate, y->candidate);
         assert_int_equal (x->claimed, y->claimed);
+        assert_int_equal (x->secrets, y->secrets);
         assert_int_equal (x->n_roots, y->n_roots);
         assert_memory_equal (x->root, y->root, sizeof (x->root));
     }
