@@ -228,6 +228,9 @@ ok "in chunks, too" body "chunks 2" 413 'a body may have' /v1/logps "$auth" 'Con
 ok "in many chunks, while they come" body "chunks 256" 413 '^\{"error":"a body may have' /v1/logps "$auth"
 ok "as another path is told" body "chunks 256" 404 'there is POST' /nowhere "$auth"
 ok "and who has no token" body "chunks 256" 401 'WWW-Authenticate: Bearer' /v1/logps
+# libmicrohttpd refuses it before it asks us, in words (and HTML) of its own.
+printf 'POST /v1/logps HTTP/1.1\r\nHost: x\r\n%s\r\nContent-Length: 1x\r\n\r\n' "$auth" | raw
+ok "a length that is no number is 400" grep -q '^HTTP/1.1 400' "$tmp/out"
 ok "it goes on" says 200 '"status":"ok"' GET /health '' "$auth"
 chmod 0640 "$tmp/wrong"
 ok "the client refuses a token file that others can read" asked_in_vain 'EFORMAT .*chmod 0600' ask "$url" "$tmp/wrong" 256 5
