@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 #include "err.h"
+#include "reward_tree.h"
 
 #define STACK_BYTES 65536
 #define KILLED_MS   1000
@@ -272,10 +273,11 @@ void proc_stop (struct proc *proc, int grace_ms, char *how, size_t size)
     if (proc->pid == 0)
         return;
     close_fd (&proc->in);
-    if (ended (proc->pid, grace_ms, &info) && how)
+    if (!ended (proc->pid, grace_ms, &info))
+        tree_kill (proc->pid);
+    else if (how)
         say_how (&info, how, size);
     kill (-proc->pid, SIGKILL);
-    kill (proc->pid, SIGKILL);
     if (ended (proc->pid, KILLED_MS, &info))
         waitpid (proc->pid, NULL, WNOHANG);
     close_fd (&proc->out);

@@ -33,7 +33,8 @@ train_status_t proc_look (const char *name, train_error_t *err);
  * be held by others of its group. Nothing is waited for. */
 bool proc_failed (const struct proc *proc);
 
-/* proc_stop - kill its group, wait for it, close the pipes.
+/* proc_stop - kill its group, and where it still runs its children of other groups
+ * (reward_tree.h); wait for it, close the pipes.
  *   how   (size) written: "exited with status 1", "was killed by signal 9", or
  *         "" where it still ran when this was called; NULL = not wanted
  *   grace_ms   how long it may still take to end by itself; its stdin is

@@ -8,42 +8,19 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "exec/tail.h"
+#include "plan/parent.h"
 
 #define PAUSE_MS 5
 
 void sweep_adopt (void)
 {
     prctl (PR_SET_CHILD_SUBREAPER, 1);
-}
-
-/* The parent of process [name]; 0 when it is gone. Its command stands in
- * brackets and may hold any character. */
-static pid_t parent_of (const char *name)
-{
-    char path[300], text[512];
-    const char *at;
-    size_t n = 0;
-    int parent = 0;
-    FILE *f;
-
-    snprintf (path, sizeof (path), "/proc/%.200s/stat", name);
-    if (!(f = fopen (path, "re")))
-        return 0;
-    n = fread (text, 1, sizeof (text) - 1, f);
-    fclose (f);
-    text[n] = '\0';
-    at = strrchr (text, ')');
-    if (!at || sscanf (at, ") %*c %d", &parent) != 1)
-        return 0;
-    return parent;
 }
 
 static void kill_children (void)
@@ -53,8 +30,7 @@ static void kill_children (void)
     struct dirent *e;
 
     while (d && (e = readdir (d)))
-        if (e->d_name[0] >= '1' && e->d_name[0] <= '9'
-            && parent_of (e->d_name) == self)
+        if (parent_of (e->d_name) == self)
             kill ((pid_t)strtol (e->d_name, NULL, 10), SIGKILL);
     if (d)
         closedir (d);
