@@ -29,7 +29,15 @@ struct priv {
 
 /* FNV-1a. What it mixes is the same in all tasks of a step and, put together,
  * in no other: srun's port and the controller tell clusters apart. Each
- * component of a heterogeneous step has a port of its own. */
+ * component of a heterogeneous step has a port of its own.
+ *
+ * It is no secret: squeue and scontrol show any user all of it but srun's port,
+ * which is one of some ten thousand. Another user who reaches rank 0's port, or who
+ * sits on it on a node that is shared, can take a rank's or rank 0's place and
+ * read or give values; nothing that is mixed in here would help, since whoever
+ * sits there is shown the token. To keep him out both sides would have to prove a
+ * secret without telling it, and so would MASTER_PORT's users, NCCL and torch's
+ * store among them, which ask nobody. */
 static uint64_t step_token (void)
 {
     static const char *const name[] = {
