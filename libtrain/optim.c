@@ -101,6 +101,15 @@ void adamw_place_grads (train_adamw_t *a, size_t n,
         a->range[i].grad = at (arg, a->range[i].offset);
 }
 
+train_status_t adamw_settle (const train_adamw_t *a, train_error_t *err)
+{
+    int before = a->ops->enter (a->device);
+    train_status_t status = a->ops->sync (NULL, err);
+
+    a->ops->leave (before);
+    return status;
+}
+
 /* [n] elements from the [first] of the arena on. */
 static train_status_t view (const train_adamw_t *a, train_tensor_t *t,
                             size_t first, size_t n, train_error_t *err)
@@ -120,7 +129,7 @@ static train_status_t add_arena (train_adamw_t *a, train_error_t *err)
     if (!a->opts.offload) {
         TRY (a->ops->alloc (a->device, a->bytes, &a->arena, err));
         TRY (a->ops->fill (a->device, a->arena, 0, a->bytes, NULL, err));
-        return a->ops->sync (NULL, err); /* updates are on another stream */
+        return adamw_settle (a, err); /* updates are on another stream */
     }
     TRY (a->ops->pin (a->device, a->bytes, &a->arena, err));
     memset (a->arena, 0, a->bytes);
@@ -167,7 +176,7 @@ static train_status_t add_moments (train_adamw_t *a, train_error_t *err)
     TRY (view (a, &a->v, a->state, a->state, err));
     if (adamw_is_half (a))
         TRY (view (a, &a->masters, 2 * a->state, a->state, err));
-    return a->ops->sync (NULL, err);
+    return adamw_settle (a, err);
 }
 
 static train_status_t check_place (const DLDevice *d, bool offload,

@@ -11,6 +11,9 @@
 #include "halves.h"
 #include "optim_state.h"
 
+/* Copies here are given without a stream, in the queue of the optimizer's own GPU,
+ * which is the present one meanwhile. */
+
 /* What of [first, first + n) is of [r]: in the arrays, and behind [first]. */
 struct part {
     size_t at, behind, count;
@@ -94,23 +97,49 @@ train_status_t adamw_spread (train_adamw_t *a, DLTensor *weights,
                              struct adamw_wide *ret, train_error_t *err)
 {
     train_status_t status;
+    int before;
 
     *ret = (struct adamw_wide){0};
     if (!adamw_is_own (a))
         return TRAIN_OK;
+    before = a->ops->enter (a->device);
     status = spread (a, weights, ret, err);
+    a->ops->leave (before);
     if (status != TRAIN_OK)
         adamw_wide_free (ret);
     return status;
 }
 
-train_status_t adamw_gather (train_adamw_t *a, DLTensor *weights,
-                             const struct adamw_wide *w, train_error_t *err)
+static train_status_t put (train_adamw_t *a, DLTensor *weights,
+                           const float *from, size_t first, size_t n,
+                           train_error_t *err)
+{
+    if (adamw_is_half (a)) {
+        a->has_masters = true;
+        return put_weights (a, weights, from, first, n, err);
+    }
+    TRY (a->ops->copy ((float *)weights->data + first, from, n * sizeof (*from),
+                       NULL, err));
+    return a->ops->sync (NULL, err);
+}
+
+static train_status_t gather (train_adamw_t *a, DLTensor *weights,
+                              const struct adamw_wide *w, train_error_t *err)
 {
     TRY (move (a, a->m.t.data, w->m, 0, a->numel, true, err));
     TRY (move (a, a->v.t.data, w->v, 0, a->numel, true, err));
-    return w->masters ? adamw_put (a, weights, w->masters, 0, a->numel, err)
+    return w->masters ? put (a, weights, w->masters, 0, a->numel, err)
                       : TRAIN_OK;
+}
+
+train_status_t adamw_gather (train_adamw_t *a, DLTensor *weights,
+                             const struct adamw_wide *w, train_error_t *err)
+{
+    int before = a->ops->enter (a->device);
+    train_status_t status = gather (a, weights, w, err);
+
+    a->ops->leave (before);
+    return status;
 }
 
 void adamw_wide_free (struct adamw_wide *w)
@@ -125,11 +154,9 @@ train_status_t adamw_put (train_adamw_t *a, DLTensor *weights,
                           const float *from, size_t first, size_t n,
                           train_error_t *err)
 {
-    if (adamw_is_half (a)) {
-        a->has_masters = true;
-        return put_weights (a, weights, from, first, n, err);
-    }
-    TRY (a->ops->copy ((float *)weights->data + first, from, n * sizeof (*from),
-                       NULL, err));
-    return a->ops->sync (NULL, err);
+    int before = a->ops->enter (a->device);
+    train_status_t status = put (a, weights, from, first, n, err);
+
+    a->ops->leave (before);
+    return status;
 }

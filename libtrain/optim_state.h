@@ -60,4 +60,8 @@ static inline size_t adamw_far_at (const train_adamw_t *a,
     return a->opts.offload ? r->at : r->offset;
 }
 
+/* adamw_settle - wait for what the optimizer's GPU was given without a stream:
+ * each GPU has a queue of its own for that, and no stream is the present one's. */
+train_status_t adamw_settle (const train_adamw_t *a, train_error_t *err);
+
 #endif

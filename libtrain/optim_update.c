@@ -297,20 +297,36 @@ train_status_t adamw_enqueue_copy (train_adamw_t *a, DLTensor *weights,
     return status;
 }
 
+/* In the queue of the optimizer's own GPU, and awaited there. */
+static train_status_t step_there (train_adamw_t *a, DLTensor *weights,
+                                  const DLTensor *grads, double lr,
+                                  double grad_scale, train_error_t *err)
+{
+    float factor = (float)grad_scale;
+
+    TRY (a->ops->copy (a->factor, &factor, sizeof (factor), NULL, err));
+    TRY (adamw_enqueue (a, weights, grads, lr, a->factor, NULL, err));
+    return adamw_settle (a, err);
+}
+
 train_status_t train_adamw_step (train_adamw_t *a, DLTensor *weights,
                                  const DLTensor *grads, double lr,
                                  double grad_scale, train_error_t *err)
 {
-    float factor = (float)grad_scale;
+    train_status_t status;
+    int before;
 
     TRY (check_step (a, weights, grads, lr, grad_scale, err));
     if (!a->gpu && !adamw_is_half (a)) {
         update_plain (a, weights, grads, lr, grad_scale);
-    } else {
-        TRY (a->ops->copy (a->factor, &factor, sizeof (factor), NULL, err));
-        TRY (adamw_enqueue (a, weights, grads, lr, a->factor, NULL, err));
-        TRY (a->ops->sync (NULL, err));
+        a->updates++;
+        return TRAIN_OK;
     }
+    before = a->ops->enter (a->device);
+    status = step_there (a, weights, grads, lr, grad_scale, err);
+    a->ops->leave (before);
+    if (status != TRAIN_OK)
+        return status;
     a->updates++;
     return TRAIN_OK;
 }
@@ -325,7 +341,7 @@ train_status_t adamw_widen (train_adamw_t *a, const DLTensor *weights,
     before = a->ops->enter (a->device);
     take_masters (a, weights, NULL);
     a->ops->leave (before);
-    return a->ops->sync (NULL, err);
+    return adamw_settle (a, err);
 }
 
 /* Weights without masters stay as they are. */
@@ -359,5 +375,5 @@ train_status_t adamw_narrow (train_adamw_t *a, DLTensor *weights,
     a->ops->leave (before);
     if (a->dtype == TRAIN_BF16)
         adamw_round (a, start (&a->masters.t), start (weights), NULL);
-    return a->ops->sync (NULL, err);
+    return adamw_settle (a, err);
 }

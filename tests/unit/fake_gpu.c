@@ -30,6 +30,7 @@ _Atomic int graphs;
 pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Thread_local int current;
 static struct stream *streams;
+static struct stream *queue[GPUS]; /* for what is given without a stream */
 static bool clocked;
 
 static struct {
@@ -275,6 +276,25 @@ void go_far (struct stream *s)
     s->busy = false;
 }
 
+void *fake_queue (void *stream, int device)
+{
+    return stream ? stream : queue[device];
+}
+
+void fake_queues (bool on)
+{
+    for (int i = 0; i < GPUS; i++) {
+        assert (!queue[i] || queue[i]->head == queue[i]->tail);
+        free (queue[i]);
+        queue[i] = on ? calloc (1, sizeof (**queue)) : NULL;
+    }
+}
+
+int fake_present (void)
+{
+    return current;
+}
+
 /* The GPUs. */
 
 static train_status_t gpu_probe (int *ret_devices, train_error_t *err)
@@ -333,6 +353,7 @@ static train_status_t gpu_copy (void *dst, const void *src, size_t bytes,
     (void)err;
     if (bytes == 0)
         return TRAIN_OK;
+    stream = fake_queue (stream, current);
     if (!stream) {
         memcpy (dst, src, bytes);
         return TRAIN_OK;
@@ -360,7 +381,7 @@ void fake_finish (void *stream)
 static train_status_t gpu_sync (void *stream, train_error_t *err)
 {
     (void)err;
-    fake_finish (stream);
+    fake_finish (fake_queue (stream, current));
     return TRAIN_OK;
 }
 
@@ -369,6 +390,7 @@ static void gpu_move (const struct kern_view *dst, const struct kern_view *src,
 {
     struct op o = {.kind = OP_MOVE, .dst = *dst, .src = *src};
 
+    stream = fake_queue (stream, current);
     if (!stream) {
         kern_view_move_host (dst, src, NULL);
         return;

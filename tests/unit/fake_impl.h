@@ -110,6 +110,11 @@ void push (struct stream *s, const struct op *o);
 void go_on (struct stream *s);
 void go_far (struct stream *s);
 
+/* fake_queue - [stream], or where what GPU [device] is given without one waits;
+ * NULL: it does not wait. fake_present - the thread's GPU. */
+void *fake_queue (void *stream, int device);
+int fake_present (void);
+
 /* Of struct backend_ops. */
 train_status_t fake_event_create (int device, void **ret, train_error_t *err);
 train_status_t fake_event_record (void *event, int device, void *stream,

@@ -65,6 +65,10 @@ void fake_clock (void);
 /* fake_finish - until a stream has run empty. What a test does itself then
  * comes after it, as a kernel would that is given to the stream. */
 void fake_finish (void *stream);
+/* fake_queues - what is given without a stream waits from now on in a queue of the
+ * thread's present GPU until that is synchronised; false: it is done at once, and
+ * the queues are empty by now. */
+void fake_queues (bool on);
 /* fake_at_once - [ops], but fill comes to its end at once: of a decoder whose
  * kernels, which are the host's, write there next. They live for ever. */
 const struct backend_ops *fake_at_once (const struct backend_ops *ops);

@@ -15,6 +15,7 @@ void fake_call (void *stream, void (*call) (const void *args), const void *args,
 
     assert (bytes <= sizeof (o.args));
     memcpy (o.args, args, bytes);
+    stream = fake_queue (stream, fake_present ());
     if (!stream) {
         call (o.args);
         return;
@@ -42,9 +43,9 @@ train_status_t fake_fill (int device, void *memory, int value, size_t bytes,
 {
     const struct fill_args a = {memory, value, bytes};
 
-    (void)device, (void)err;
+    (void)err;
     if (bytes > 0)
-        fake_call (stream, run_fill, &a, sizeof (a));
+        fake_call (fake_queue (stream, device), run_fill, &a, sizeof (a));
     return TRAIN_OK;
 }
 
