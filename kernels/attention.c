@@ -15,6 +15,10 @@
 #include "kernels/attention_hopper.h"
 #include "kernels/docs.h"
 
+#if HAVE_CUDA
+#include <cuda_runtime_api.h>
+#endif
+
 #define ENTRIES 64
 
 /* Blocks of 128 queries that keep a GPU busy. On an H200 of 132 multiprocessors a
@@ -215,6 +219,17 @@ static bool hopper_gains (const struct attention_shape *s)
 }
 
 #if HAVE_CUDA
+/* An error of a launch waits until somebody asks; before ours it is another's. */
+static bool launched (struct attention *a, const struct attention_shape *s,
+                      const char *what)
+{
+    cudaError_t e = cudaGetLastError ();
+
+    return e == cudaSuccess
+           || fail (a, "%s, %zu x %zu, %zu heads of %zu: %s", what, s->B, s->T,
+                    s->H, s->D, cudaGetErrorString (e));
+}
+
 /* What the kernels for sm_90a are written for. */
 static bool hopper_fits (const struct attention_shape *s)
 {
@@ -346,6 +361,14 @@ static bool hopper_serves (const struct attention_shape *s, char *why,
 }
 
 /* These are never called: choose_own has refused. */
+static bool launched (struct attention *a, const struct attention_shape *s,
+                      const char *what)
+{
+    (void)s;
+    (void)what;
+    return fail (a, "attention: built without CUDA");
+}
+
 static void take_hopper (struct entry *e)
 {
     (void)e;
@@ -494,8 +517,10 @@ bool attention_fwd (struct attention *a, const struct attention_shape *s,
     if (e->choice.engine == ATTENTION_CUDNN)
         return cudnn_plan_run (&e->fwd, a->api, a->handle, s, &c, a->error,
                                sizeof (a->error));
+    if (!launched (a, s, "a kernel before attention"))
+        return false;
     own_fwd (s, &c, scale);
-    return true;
+    return launched (a, s, "attention: own forward");
 }
 
 /* The backward's plan on each part of the sequences in turn; the scratch serves
@@ -541,8 +566,11 @@ bool attention_bwd (struct attention *a, const struct attention_shape *s,
         return fail (a, "attention: the shape was chosen without a gradient");
     if (e->choice.bwd == ATTENTION_CUDNN)
         return cudnn_bwd (a, e, &c);
+    if (!launched (a, s, "a kernel before attention"))
+        return false;
     if (e->choice.bwd == ATTENTION_HOPPER && scale > 0)
-        return hopper_bwd (a, s, &c, scale);
+        return hopper_bwd (a, s, &c, scale)
+               && launched (a, s, "attention: backward for sm_90a");
     own_bwd (s, &c, scale);
-    return true;
+    return launched (a, s, "attention: own backward");
 }

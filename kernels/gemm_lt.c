@@ -31,6 +31,13 @@ size_t gemm_lt_workspace (void)
     return WORKSPACE;
 }
 
+/* Nothing is left for who asks next about another's launch. */
+static const char *said (cudaError_t e)
+{
+    (void)cudaGetLastError ();
+    return cudaGetErrorString (e);
+}
+
 static enum gemm_lt_status of_device (struct gemm_lt *g, char *why)
 {
     int major = 0, minor = 0;
@@ -48,13 +55,14 @@ static enum gemm_lt_status of_device (struct gemm_lt *g, char *why)
     g->capability = 10 * major + minor;
     if (e != cudaSuccess)
         return gemm_lt_say (why, GEMM_LT_EDEVICE, "products: no GPU: %s",
-                            cudaGetErrorString (e));
+                            said (e));
     return GEMM_LT_OK;
 }
 
 static enum gemm_lt_status of_library (struct gemm_lt *g, char *why)
 {
     const char *looked;
+    cudaError_t e;
     int rc;
 
     g->api = cublaslt_open (&looked);
@@ -74,10 +82,11 @@ static enum gemm_lt_status of_library (struct gemm_lt *g, char *why)
         return GEMM_LT_OK;
     if (g->workspace_bytes == 0)
         g->workspace_bytes = WORKSPACE;
-    if (cudaMalloc (&g->workspace, g->workspace_bytes) != cudaSuccess)
+    e = cudaMalloc (&g->workspace, g->workspace_bytes);
+    if (e != cudaSuccess)
         return gemm_lt_say (why, GEMM_LT_ENOMEM,
-                            "products: no %zu bytes of workspace on GPU %d",
-                            g->workspace_bytes, g->device);
+                            "products: no %zu bytes of workspace on GPU %d: %s",
+                            g->workspace_bytes, g->device, said (e));
     g->owns_workspace = true;
     return GEMM_LT_OK;
 }
@@ -325,7 +334,7 @@ static enum gemm_lt_status of_nothing (const struct gemm_lt_op *op,
                            stream);
     if (e != cudaSuccess)
         return gemm_lt_say (why, GEMM_LT_EDEVICE, "product of nothing: %s",
-                            cudaGetErrorString (e));
+                            said (e));
     return GEMM_LT_OK;
 }
 

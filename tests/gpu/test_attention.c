@@ -262,6 +262,35 @@ static void test_choice (bool cudnn)
     attention_destroy (a);
 }
 
+/* A grid of 65536 blocks along y, where 65535 is the most: a call that enqueues
+ * nothing says so, and leaves no error to the next. */
+static void test_launch (void)
+{
+    struct attention *a = attention_create ();
+    struct attention_shape s = {.dtype = ATTENTION_F32,
+                                .B = 1,
+                                .T = (size_t)65536 * 32,
+                                .H = 1,
+                                .G = 1,
+                                .D = 2,
+                                .grad = true};
+    void *x = NULL; /* nothing reads it but the sum of dy y, which runs */
+    bool good;
+
+    attention_engine_only (a, ATTENTION_OWN);
+    good = cudaMalloc (&x, s.T * 3 * 2 * sizeof (float)) == cudaSuccess
+           && !attention_fwd (a, &s, x, x, x, 1, NULL, NULL)
+           && strstr (attention_error (a), "own forward, 1 x 2097152");
+    printf ("# %s\n", attention_error (a));
+    good = good && cudaGetLastError () == cudaSuccess
+           && !attention_bwd (a, &s, x, x, x, x, x, 1, x, NULL)
+           && strstr (attention_error (a), "own backward")
+           && cudaDeviceSynchronize () == cudaSuccess;
+    tap_ok (good, "what cannot be launched is named");
+    cudaFree (x);
+    attention_destroy (a);
+}
+
 int main (int argc, char **argv)
 {
     struct attention_shape s = {
@@ -286,6 +315,7 @@ int main (int argc, char **argv)
         && (argc < 2 || strcmp (argv[1], "hopper") == 0))
         engine (ATTENTION_HOPPER);
     test_choice (cudnn);
+    test_launch ();
     return tap_end ();
 }
 

@@ -432,6 +432,21 @@ static void test_edges (void)
     gemm_lt_destroy (g);
 }
 
+/* What memory refuses is this call's alone: no launch behind it is blamed. */
+static void test_no_room (void)
+{
+    struct gemm_lt_opts opts = {.size = sizeof (opts),
+                                .workspace_bytes = (size_t)1 << 50};
+    struct gemm_lt *g = NULL;
+    char why[GEMM_LT_WHY] = "";
+    enum gemm_lt_status rc = gemm_lt_create (&g, &opts, why);
+
+    printf ("# %s\n", why);
+    tap_ok ((rc == GEMM_LT_ENOMEM || rc == GEMM_LT_ENOTSUP) && !g
+                && cudaGetLastError () == cudaSuccess,
+            "a petabyte of workspace is refused and leaves nothing behind");
+}
+
 /* The kernels by name, with both results and with either left out. */
 static void test_named (void)
 {
@@ -473,6 +488,7 @@ int main (void)
     test_shapes (true);
     test_nan (true);
     test_named ();
+    test_no_room ();
     test_shapes (false);
     test_nan (false);
     test_same_bits ();

@@ -19,6 +19,10 @@
 #include "kernels/attention_cudnn.h"
 #include "kernels/attention_graph.h"
 
+#if HAVE_CUDA
+#include <cuda_runtime_api.h>
+#endif
+
 /* The recording cuDNN. */
 struct fake_desc {
     int kind;
@@ -462,6 +466,35 @@ static void test_choice (void **state)
     attention_destroy (NULL);
 }
 
+/* Where our kernels cannot be launched the call says so itself. */
+static void test_launch (void **state)
+{
+#if HAVE_CUDA
+    struct attention *a = attention_create ();
+    struct attention_shape s = {
+        .B = 1, .T = 64, .H = 2, .G = 2, .D = 64, .grad = true};
+    static float x[1];
+
+    (void)state;
+    if (cudaFree (NULL) == cudaSuccess) {
+        attention_destroy (a);
+        skip (); /* a GPU is here: tests/gpu/test_attention.c */
+    }
+    attention_engine_only (a, ATTENTION_OWN);
+    for (int dtype = ATTENTION_F32; dtype <= ATTENTION_F16; dtype++) {
+        s.dtype = (enum attention_dtype)dtype;
+        assert_false (attention_fwd (a, &s, x, x, x, 1, NULL, NULL));
+        assert_non_null (strstr (attention_error (a), "1 x 64, 2 heads of 64"));
+        assert_false (attention_bwd (a, &s, x, x, x, x, x, 1, x, NULL));
+        assert_non_null (strstr (attention_error (a), "1 x 64, 2 heads of 64"));
+    }
+    attention_destroy (a);
+#else
+    (void)state;
+    skip ();
+#endif
+}
+
 static void test_refused (void **state)
 {
     static const size_t bad[][5] = {
@@ -481,6 +514,7 @@ static void test_refused (void **state)
                                     .D = bad[i][4]};
 
         assert_false (attention_choose (a, &s, &c));
+        print_message ("%s\n", attention_error (a));
         assert_non_null (strstr (attention_error (a), "attention: "));
     }
     attention_destroy (a);
@@ -493,6 +527,7 @@ int main (void)
         cmocka_unit_test (test_pointers), cmocka_unit_test (test_serves),
         cmocka_unit_test (test_refused),  cmocka_unit_test (test_engines),
         cmocka_unit_test (test_foreseen), cmocka_unit_test (test_choice),
+        cmocka_unit_test (test_launch),
     };
 
     return cmocka_run_group_tests (tests, NULL, NULL);
