@@ -156,6 +156,9 @@ static train_status_t open_gpu (const struct settings *set,
     if (status == TRAIN_OK)
         status = ops->model (device, name, size, err);
     TRY (trainer_agree (group, status, err));
+    /* For good: who goes back to a GPU wakes it, and that of another rank would
+     * lose half a gigabyte to this one, or have it refused. */
+    (void)ops->enter (device);
     if (set->device == DEVICE_AUTO)
         snprintf (name + strlen (name), size - strlen (name), " (auto)");
     TRY (compare (group, ops, device, err));

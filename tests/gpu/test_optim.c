@@ -9,6 +9,7 @@
 
 #if HAVE_CUDA
 #include <cuda_runtime_api.h>
+#include <dlfcn.h>
 #include <math.h>
 
 #include <train/optim.h>
@@ -136,6 +137,19 @@ static void masters (int device)
     gpu->free (w.t.data);
 }
 
+/* Has nobody in this process made a context of [device]? */
+static bool sleeps (int device)
+{
+    int (*state) (int, unsigned *, int *) = NULL;
+    void *driver = dlopen ("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    void *found = driver ? dlsym (driver, "cuDevicePrimaryCtxGetState") : NULL;
+    unsigned flags;
+    int active = 1;
+
+    memcpy (&state, &found, sizeof (found));
+    return state && state (device, &flags, &active) == 0 && !active;
+}
+
 int main (void)
 {
     train_error_t err = {0};
@@ -143,6 +157,11 @@ int main (void)
 
     if (gpu->probe (&n, &err) != TRAIN_OK)
         tap_skip_all (err.text);
+    if (n > 1) {
+        (void)gpu->enter (n - 1);
+        steps (n - 1);
+        tap_ok (sleeps (0), "a thread of the last GPU leaves the first alone");
+    }
     cudaSetDevice (0);
     printf ("# GPU %d of %d%s\n", n - 1, n,
             n > 1 ? "" : ", which is the present one: two would tell more");

@@ -29,6 +29,7 @@ struct graph *recorded;
 _Atomic int graphs;
 pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Thread_local int current;
+static unsigned woken; /* bits of GPUs */
 static struct stream *streams;
 static struct stream *queue[GPUS]; /* for what is given without a stream */
 static bool clocked;
@@ -295,6 +296,11 @@ int fake_present (void)
     return current;
 }
 
+unsigned fake_woken (void)
+{
+    return woken;
+}
+
 /* The GPUs. */
 
 static train_status_t gpu_probe (int *ret_devices, train_error_t *err)
@@ -464,12 +470,15 @@ static int gpu_enter (int device)
 {
     int before = current;
 
+    woken |= 1u << device;
     current = device;
     return before;
 }
 
 static void gpu_leave (int before)
 {
+    if (before != current)
+        woken |= 1u << before;
     current = before;
 }
 

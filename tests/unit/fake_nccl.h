@@ -69,6 +69,9 @@ void fake_finish (void *stream);
  * thread's present GPU until that is synchronised; false: it is done at once, and
  * the queues are empty by now. */
 void fake_queues (bool on);
+/* fake_woken - GPUs that were present in this process, one bit each; the first a
+ * thread has only once it is entered, or gone back to. */
+unsigned fake_woken (void);
 /* fake_at_once - [ops], but fill comes to its end at once: of a decoder whose
  * kernels, which are the host's, write there next. They live for ever. */
 const struct backend_ops *fake_at_once (const struct backend_ops *ops);
