@@ -188,17 +188,21 @@ static __device__ double square (float x)
     return (double)x * (double)x;
 }
 
+/* WIDE: [x] lies at 16 bytes. Elsewhere a thread has the same four. */
+template <bool WIDE>
 static __global__ void __launch_bounds__ (THREADS)
-    sumsq_parts (double *parts, const float *x, size_t n, bool wide)
+    sumsq_parts (double *parts, const float *x, size_t n)
 {
     size_t at = (size_t)blockIdx.x * THREADS + threadIdx.x;
     const size_t stride = (size_t)KERN_SUMSQ_PARTS * THREADS;
-    size_t fours = wide ? n / 4 : 0;
+    const size_t fours = n / 4;
     double s0 = 0, s1 = 0, s2 = 0, s3 = 0;
 
 #pragma unroll 4
     for (size_t i = at; i < fours; i += stride) {
-        float4 f = __ldcs ((const float4 *)x + i);
+        const float *y = x + i * 4;
+        float4 f = WIDE ? __ldcs ((const float4 *)y)
+                        : make_float4 (y[0], y[1], y[2], y[3]);
 
         s0 += square (f.x);
         s1 += square (f.y);
@@ -229,8 +233,10 @@ void kern_sumsq_f32_cuda (double *ret, double *parts, const float *x, size_t n,
 {
     cudaStream_t s = (cudaStream_t)stream;
 
-    sumsq_parts<<<KERN_SUMSQ_PARTS, THREADS, 0, s>>> (parts, x, n,
-                                                      aligned (x, 16));
+    if (aligned (x, 16))
+        sumsq_parts<true><<<KERN_SUMSQ_PARTS, THREADS, 0, s>>> (parts, x, n);
+    else
+        sumsq_parts<false><<<KERN_SUMSQ_PARTS, THREADS, 0, s>>> (parts, x, n);
     sumsq_whole<<<1, THREADS, 0, s>>> (ret, parts);
 }
 
