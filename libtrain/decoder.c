@@ -279,10 +279,7 @@ static train_status_t take_batch (train_decoder_t *m, const int32_t *tokens,
     if (!tokens)
         return err_set (err, TRAIN_EINVAL, "decoder: tokens is NULL");
     TRY (decoder_prepare (m, B, T, err));
-    TRY (decoder_check_docs (m, err));
-    TRY (decoder_take_ids (m, tokens, targets, ret_n, err));
-    decoder_place_docs (m);
-    return TRAIN_OK;
+    return decoder_take_ids (m, tokens, targets, ret_n, err);
 }
 
 train_status_t decoder_loss_read (train_decoder_t *m, double *ret_loss_sum,

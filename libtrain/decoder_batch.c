@@ -220,6 +220,7 @@ train_status_t decoder_take_ids (train_decoder_t *m, const int32_t *tokens,
     int64_t counted = 0;
 
     m->inv_t = 0;
+    TRY (decoder_check_docs (m, err));
     TRY (check_ids (m, "token", tokens, 0, err));
     if (targets)
         TRY (check_ids (m, "target", targets, -1, err));
@@ -232,6 +233,7 @@ train_status_t decoder_take_ids (train_decoder_t *m, const int32_t *tokens,
         m->tokens = tokens;
         m->targets = targets;
     }
+    decoder_place_docs (m);
     if (ret_n)
         *ret_n = counted;
     return TRAIN_OK;

@@ -230,7 +230,8 @@ train_status_t decoder_acts_layout (const struct decoder_dims *dims,
  * TRAIN_ENOMEM, TRAIN_EDEVICE, TRAIN_ENOTSUP.
  * decoder_open_products - products alone may be asked for now: on a GPU the first
  * pass opens their library, and there may be none yet.
- * decoder_take_ids - check ids and bring them to where the kernels are.
+ * decoder_take_ids - check ids and documents, and bring them to where the kernels
+ * are.
  *   targets   NULL = none
  *   ret_n     counted targets; NULL = not wanted */
 size_t decoder_acts_bytes (const train_decoder_t *decoder, int B, int T);
@@ -320,9 +321,9 @@ train_status_t decoder_lora_bwd (train_decoder_t *decoder, size_t l,
                                  const void *dy, const void *x,
                                  train_error_t *err);
 
-/* decoder_check_docs - of the next pass: TRAIN_EINVAL names the place.
- * decoder_place_docs - where the kernels see them, with their tables; after
- * decoder_take_ids.
+/* Of decoder_take_ids:
+ * decoder_check_docs - of the next pass: TRAIN_EINVAL names the place.
+ * decoder_place_docs - where the kernels see them, with their tables.
  * decoder_turn_fwd, _bwd - rope of queries and keys, by positions in documents
  * where there are such. */
 train_status_t decoder_check_docs (const train_decoder_t *decoder,

@@ -120,6 +120,53 @@ static void test_values (void **state)
     train_decoder_destroy (m);
 }
 
+static void check_logps (train_decoder_t *m, const double *want)
+{
+    float logp[N];
+
+    assert_int_equal (
+        train_decoder_logps (logp, NULL, m, tokens, targets, B, T, HEAT, NULL),
+        TRAIN_OK);
+    for (int r = 0; r < N; r++)
+        if (!(fabs ((double)logp[r] - want[r]) <= 2e-6))
+            fail_msg ("row %d: %g of %g", r, (double)logp[r], want[r]);
+}
+
+/* Of documents as every pass is, whatever the pass before was of. */
+static void test_documents (void **state)
+{
+    static const int32_t starts[N] = {0, 0, 0, 3, 3, 0, 1, 1, 1, 1},
+                         other[N] = {0, 0, 2, 2, 2, 0, 0, 0, 0, 4};
+    train_decoder_t *m = make (TRAIN_F64, true, TRAIN_RECOMPUTE_NOTHING);
+    double whole[N], cut[N], nats[N];
+    int32_t wrong[N] = {1};
+    float logp[N];
+    train_error_t err = {0};
+
+    (void)state;
+    fill (m);
+    by_logits (m, whole, nats);
+    train_decoder_documents (m, starts);
+    by_logits (m, cut, nats);
+    assert_true (fabs (cut[8] - whole[8]) > 1e-3);
+    train_decoder_documents (m, other);
+    check_logps (m, (by_logits (m, whole, nats), whole));
+    train_decoder_documents (m, starts);
+    check_logps (m, cut);
+    train_decoder_documents (m, NULL);
+    by_logits (m, whole, nats);
+    train_decoder_documents (m, starts);
+    check_logps (m, cut);
+    train_decoder_documents (m, NULL);
+    check_logps (m, whole);
+    train_decoder_documents (m, wrong);
+    assert_int_equal (
+        train_decoder_logps (logp, NULL, m, tokens, targets, B, T, HEAT, &err),
+        TRAIN_EINVAL);
+    assert_non_null (strstr (err.text, "document of sequence 0, position 0"));
+    train_decoder_destroy (m);
+}
+
 /* A loss that is no sum of log-probabilities: each has a slope of its own. */
 static double loss_of (train_decoder_t *m, double *slopes)
 {
@@ -377,9 +424,10 @@ static void test_pieces (void **state)
 int main (void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test (test_values),   cmocka_unit_test (test_gradient),
-        cmocka_unit_test (test_dtypes),   cmocka_unit_test (test_rows),
-        cmocka_unit_test (test_refusals), cmocka_unit_test (test_pieces),
+        cmocka_unit_test (test_values),   cmocka_unit_test (test_documents),
+        cmocka_unit_test (test_gradient), cmocka_unit_test (test_dtypes),
+        cmocka_unit_test (test_rows),     cmocka_unit_test (test_refusals),
+        cmocka_unit_test (test_pieces),
     };
 
     return cmocka_run_group_tests (tests, NULL, NULL);
