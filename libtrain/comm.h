@@ -189,6 +189,9 @@ struct comm_ops {
     train_status_t (*check) (void *state, const void *memory,
                              train_error_t *err);
 
+    /* thread (optional) - this thread, libtrain's own, calls from now on too. */
+    void (*thread) (void *state);
+
     /* abort (optional) - end a run that is under way, by TRAIN_EABORTED; from
      * another thread, once. Only fini is legal then. */
     void (*abort) (void *state);

@@ -360,6 +360,15 @@ static void op_graph_free (void *state, void *graph)
     nccl_graph_free (state, graph);
 }
 
+/* For good: who goes back to a GPU wakes it, and the one that a thread begins
+ * with is another rank's. */
+static void op_thread (void *state)
+{
+    const struct nccl *nccl = state;
+
+    (void)nccl->gpu->enter (nccl->device);
+}
+
 static void op_abort (void *state)
 {
     struct nccl *nccl = state;
@@ -406,6 +415,7 @@ const struct comm_ops comm_nccl = {
     .flow = op_flow,
     .settle = op_settle,
     .check = op_check,
+    .thread = op_thread,
     .abort = op_abort,
     .fini = op_fini,
 };

@@ -79,7 +79,10 @@ static void run (struct work_queue *queue, struct train_work *work, bool stops)
 static void *serve (void *arg)
 {
     struct work_queue *queue = arg;
+    const train_group_t *group = queue->group;
 
+    if (group->ops->thread)
+        group->ops->thread (group->state);
     pthread_mutex_lock (&queue->lock);
     for (;;) {
         struct train_work *work = queue->first;

@@ -29,7 +29,7 @@ struct graph *recorded;
 _Atomic int graphs;
 pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Thread_local int current;
-static unsigned woken; /* bits of GPUs */
+static _Atomic unsigned woken; /* bits of GPUs */
 static struct stream *streams;
 static struct stream *queue[GPUS]; /* for what is given without a stream */
 static bool clocked;
@@ -311,9 +311,31 @@ static train_status_t gpu_probe (int *ret_devices, train_error_t *err)
     return TRAIN_OK;
 }
 
+static int gpu_enter (int device)
+{
+    int before = current;
+
+    woken |= 1u << device;
+    current = device;
+    return before;
+}
+
+static void gpu_leave (int before)
+{
+    if (before != current)
+        woken |= 1u << before;
+    current = before;
+}
+
+void fake_visit (int device)
+{
+    gpu_leave (gpu_enter (device));
+}
+
 static train_status_t gpu_alloc (int device, size_t bytes, void **ret,
                                  train_error_t *err)
 {
+    fake_visit (device);
     TRY (backend_host.alloc (0, bytes, ret, err));
     for (size_t i = 0; i < sizeof (block) / sizeof (*block); i++) {
         if (block[i].at)
@@ -411,7 +433,8 @@ static train_status_t gpu_stream_create (int device, void **ret,
 {
     struct stream *s = calloc (1, sizeof (*s));
 
-    (void)device, (void)err;
+    (void)err;
+    fake_visit (device);
     pthread_mutex_lock (&lock);
     s->next = streams;
     streams = s;
@@ -464,22 +487,6 @@ static train_status_t gpu_ident (int device, char *text, size_t size,
     (void)err;
     snprintf (text, size, "made-up-%s-%d", node ? node : "0", device);
     return TRAIN_OK;
-}
-
-static int gpu_enter (int device)
-{
-    int before = current;
-
-    woken |= 1u << device;
-    current = device;
-    return before;
-}
-
-static void gpu_leave (int before)
-{
-    if (before != current)
-        woken |= 1u << before;
-    current = before;
 }
 
 static struct backend_ops fake_gpu;

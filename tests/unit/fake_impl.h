@@ -111,9 +111,11 @@ void go_on (struct stream *s);
 void go_far (struct stream *s);
 
 /* fake_queue - [stream], or where what GPU [device] is given without one waits;
- * NULL: it does not wait. fake_present - the thread's GPU. */
+ * NULL: it does not wait. fake_present - the thread's GPU. fake_visit - as a call
+ * does that is of GPU [device]: there, and back to the present one. */
 void *fake_queue (void *stream, int device);
 int fake_present (void);
+void fake_visit (int device);
 
 /* Of struct backend_ops. */
 train_status_t fake_event_create (int device, void **ret, train_error_t *err);

@@ -304,6 +304,35 @@ static void body_elsewhere (struct job *job, int rank, train_group_t *group)
         note (job, rank, "wrong sum after refusals", 0, 0, 3);
 }
 
+static void env_awake (struct job *job, int rank)
+{
+    const struct backend_ops *gpu = NULL;
+
+    (void)job;
+    if (backend_find ("cuda", &gpu, NULL) == TRAIN_OK)
+        (void)gpu->enter (rank);
+}
+
+/* A call by the group's thread wakes no GPU but this rank's. */
+static void body_awake (struct job *job, int rank, train_group_t *group)
+{
+    struct desk d = {job, group, rank, job->size, NULL, NULL, {0}};
+    train_work_t *work = NULL;
+    train_tensor_t t;
+
+    d.in = fake_alloc (train_group_local_rank (group), N * sizeof (float));
+    fill (&d, d.in, TRAIN_F32, N);
+    on_gpu (&t, d.in, TRAIN_F32, N, group);
+    try_ok (&d, "issue",
+            train_all_reduce_async (group, &t.t, TRAIN_SUM, &work, &d.err));
+    try_ok (&d, "all_reduce", train_work_wait (work, -1, &d.err));
+    for (size_t i = 0; i < N; i++)
+        want_value (&d, "all_reduce", d.in, TRAIN_F32, i,
+                    combined (d.size, i, TRAIN_SUM));
+    if (fake_woken () != 1u << rank)
+        note (job, rank, "GPUs awake", 0, fake_woken (), 1u << rank);
+}
+
 static void test_reductions (void **state)
 {
     (void)state;
@@ -331,6 +360,21 @@ static void test_steps (void **state)
 static void test_ordered (void **state)
 {
     struct job job = {.layout = "aaa", .body = body_ordered, .backend = "nccl"};
+
+    (void)state;
+    fake_open (&desk_no_orders);
+    run_job (&job);
+    want_ok (&job);
+    free_job (&job);
+    fake_close ();
+}
+
+static void test_awake (void **state)
+{
+    struct job job = {.layout = "aaa",
+                      .body = body_awake,
+                      .backend = "nccl",
+                      .env = env_awake};
 
     (void)state;
     fake_open (&desk_no_orders);
@@ -397,6 +441,7 @@ int main (void)
         cmocka_unit_test (test_others),     cmocka_unit_test (test_ordered),
         cmocka_unit_test (test_elsewhere),  cmocka_unit_test (test_steps),
         cmocka_unit_test (test_careful),    cmocka_unit_test (test_alone),
+        cmocka_unit_test (test_awake),
     };
 
     return cmocka_run_group_tests_name ("comm_nccl", tests, NULL, NULL);
