@@ -89,7 +89,7 @@ static void set_int (const char *name, int value)
     setenv (name, text, 1);
 }
 
-bool as_hosts;
+bool as_hosts, at_home;
 
 /* What tells a rank that its machine is another's, or the same. */
 static void set_place (int rank, train_group_options_t *opts)
@@ -121,6 +121,8 @@ static void rank_main (int rank, int port, body_f body)
     set_int ("MASTER_PORT", port);
     setenv ("MASTER_ADDR", "127.0.0.1", 1);
     r.host = malloc (bytes);
+    if (at_home)
+        (void)backend_cuda.enter (rank);
     try_ok (&r, "stream", backend_cuda.stream_create (rank, &r.stream, &r.err));
     opts.timeout_ms = START_MS;
     if (try_ok (&r, "memory",

@@ -44,6 +44,7 @@ typedef void (*body_f) (struct rank *r);
 extern struct shared *shared;
 extern int ranks;     /* 2, or 1 where there is one GPU */
 extern bool as_hosts; /* each rank plays a machine of its own */
+extern bool at_home;  /* its thread is on its GPU from the beginning */
 
 /* open_ranks - how many GPUs are there? False: none, or no NCCL. */
 bool open_ranks (void);

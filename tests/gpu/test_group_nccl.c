@@ -18,6 +18,7 @@
 
 #include "nccl_ranks.h"
 #include "nccl_values.h"
+#include "sleeps.h"
 #include "sock.h"
 
 static void reductions (struct rank *r, train_dtype_t dtype, train_op_t op)
@@ -275,6 +276,23 @@ static void body_depart (struct rank *r)
     r->seen->ms = clock_ms () - begin_ms;
 }
 
+/* By the group's thread. */
+static void body_awake (struct rank *r)
+{
+    train_work_t *work = NULL;
+    train_tensor_t t;
+
+    fill (r, r->out, TRAIN_F32, N);
+    on_gpu (&t, r->out, TRAIN_F32, N, r->rank);
+    if (try_ok (
+            r, "all_reduce",
+            train_all_reduce_async (r->group, &t.t, TRAIN_SUM, &work, &r->err))
+        && try_ok (r, "wait", train_work_wait (work, -1, &r->err)))
+        want (r, "all_reduce", r->out, TRAIN_F32, N, 0, TRAIN_SUM, -1);
+    if (!sleeps (1 - r->rank))
+        note (r, "all_reduce", "it has a context on the other rank's GPU");
+}
+
 int main (int argc, char **argv)
 {
     as_hosts = argc > 1 && strcmp (argv[1], "hosts") == 0;
@@ -284,6 +302,9 @@ int main (int argc, char **argv)
     tap_ok (run (body_moves, 0), "moves, new and old connections");
     tap_ok (run (body_list, 0), "a list");
     tap_ok (run (body_steps, 0), "learnt steps");
+    at_home = true;
+    tap_ok (run (body_awake, 0), "a rank leaves the other's GPU alone");
+    at_home = false;
     tap_ok (run (body_elsewhere, 0), "tensors that are elsewhere");
     tap_ok (run (body_mismatch, 0)
                 && said (0, TRAIN_EMISMATCH, "rank 1 called all_reduce", 0)

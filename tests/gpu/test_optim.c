@@ -3,13 +3,13 @@
  * come back when that GPU is through, and with the numbers they were given */
 #include "config.h"
 
+#include "sleeps.h"
 #include "tap.h"
 
 #include "backend.h"
 
 #if HAVE_CUDA
 #include <cuda_runtime_api.h>
-#include <dlfcn.h>
 #include <math.h>
 
 #include <train/optim.h>
@@ -135,19 +135,6 @@ static void masters (int device)
     tap_ok (through, "masters and weights are there at the return");
     train_adamw_destroy (a);
     gpu->free (w.t.data);
-}
-
-/* Has nobody in this process made a context of [device]? */
-static bool sleeps (int device)
-{
-    int (*state) (int, unsigned *, int *) = NULL;
-    void *driver = dlopen ("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-    void *found = driver ? dlsym (driver, "cuDevicePrimaryCtxGetState") : NULL;
-    unsigned flags;
-    int active = 1;
-
-    memcpy (&state, &found, sizeof (found));
-    return state && state (device, &flags, &active) == 0 && !active;
 }
 
 int main (void)
