@@ -29,19 +29,17 @@ static void need (train_status_t status, const train_error_t *err)
 }
 
 /* Of all elements, so that one byte makes them. */
-static train_tensor_t filled (int device, int byte, train_dtype_t dtype)
+static void fill (train_tensor_t *t, int device, int byte, train_dtype_t dtype)
 {
     size_t bytes = N * train_dtype_size (dtype);
     int64_t shape[1] = {(int64_t)N};
     void *data = NULL;
-    train_tensor_t t;
     train_error_t err;
 
     need (gpu->alloc (device, bytes, &data, &err), &err);
     need (gpu->fill (device, data, byte, bytes, NULL, &err), &err);
-    need (train_tensor_view (&t, data, dtype, 1, shape, &err), &err);
-    t.t.device = (DLDevice){kDLCUDA, device};
-    return t;
+    need (train_tensor_view (t, data, dtype, 1, shape, &err), &err);
+    t->t.device = (DLDevice){kDLCUDA, device};
 }
 
 static void settle (int device)
@@ -96,11 +94,12 @@ static train_adamw_t *make (int device, train_dtype_t dtype)
 
 static void steps (int device)
 {
-    train_tensor_t w = filled (device, 0, TRAIN_F32);
-    train_tensor_t g = filled (device, 0x3f, TRAIN_F32);
+    train_tensor_t w, g;
     bool through = true, moved = true;
     train_error_t err;
 
+    fill (&w, device, 0, TRAIN_F32);
+    fill (&g, device, 0x3f, TRAIN_F32);
     settle (device);
     for (int i = 0; i < 8; i++) {
         train_adamw_t *a = make (device, TRAIN_F32);
@@ -120,11 +119,12 @@ static void steps (int device)
 
 static void masters (int device)
 {
-    train_tensor_t w = filled (device, 0x3f, TRAIN_BF16);
     train_adamw_t *a = make (device, TRAIN_BF16);
+    train_tensor_t w;
     bool through = true;
     train_error_t err;
 
+    fill (&w, device, 0x3f, TRAIN_BF16);
     settle (device);
     need (adamw_widen (a, &w.t, &err), &err);
     through &= is_through (device);
