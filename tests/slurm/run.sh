@@ -34,6 +34,7 @@ long=(
     issues/ports
     segments
     paths
+    scrontab
     job
     fanout
     exec
