@@ -59,9 +59,9 @@ def unpack(data):
 # either library add others.
 TABLES = os.path.join(os.path.dirname(__file__), '../../etc/unicode_tables.py')
 NEW = ast.literal_eval(re.search(r'^NEW = (\(.*?^\))', open(TABLES).read(), re.M | re.S)[1])
+ADDED_LATER = {chr(c) for a, b, _ in NEW for c in range(a, b + 1)}
 CHARS = [c for c in map(chr, range(0x110000))
-         if unicodedata.category(c) not in ('Cn', 'Cs', 'Co')
-         or any(a <= ord(c) <= b for a, b, _ in NEW)]
+         if unicodedata.category(c) not in ('Cn', 'Cs', 'Co') or c in ADDED_LATER]
 NICE = ('The quick brown fox. It\'s we\'re they\'ve I\'m you\'ll he\'d IT\'S '
         'naïve café Zürich 123 4567 89012 3.14159 a_b x==y; foo(bar)[0]\t\n'
         '日本語のテキスト 中文字符 한국어 русский текст عربي हिन्दी ไทย '
