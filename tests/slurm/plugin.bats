@@ -324,7 +324,7 @@ for whole GPUs instead" srun --rv-mig true
         srun --rv-env=yes true
     # off for the job, on for a step
     try batch -n2 --rv-env=off --wrap \
-        "srun -n1 '$OURS' | grep -v SPANK; srun -n2 --rv-env=on '$RANKS'"
+        "srun -n1 '$OURS' | grep -v SPANK; srun -Q -n2 --rv-env=on '$RANKS'"
     [ "$(sort -n <<<"$output")" = '0/2 0/2 00 n1 []
 1/2 1/2 00 n1 []' ]
 }
