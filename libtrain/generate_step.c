@@ -165,7 +165,8 @@ static bool replays (const struct kv_cache *c)
     return c->m->gpu && c->m->ops->graph && kv_alone (c);
 }
 
-/* The first step of a shape lets the products choose their ways. */
+/* The first step of a shape lets the products choose their ways. A graph's launch
+ * tells by itself what could not begin; of kernels sync does, an event does not. */
 static train_status_t go (struct kv_cache *c, size_t N, train_error_t *err)
 {
     train_decoder_t *m = c->m;
@@ -174,7 +175,8 @@ static train_status_t go (struct kv_cache *c, size_t N, train_error_t *err)
     if (!g || !g->warm) {
         if (g)
             g->warm = true;
-        return step (c, N, err);
+        TRY (step (c, N, err));
+        return kv_alone (c) ? m->ops->sync (m->stream, err) : TRAIN_OK;
     }
     if (!g->graph)
         TRY (record (c, g, err));
