@@ -63,10 +63,13 @@ static inline size_t kern_product_tiles (size_t out, bool pair)
     return (out + rows - 1) / rows;
 }
 
-/* Blocks in clusters of [parts] that 132 multiprocessors have at once, one each. */
+/* Blocks in clusters of [parts] that an H200's 132 multiprocessors have at once, one
+ * each, by cudaOccupancyMaxActiveClusters. */
 static inline size_t kern_product_at_once (size_t parts)
 {
-    return parts > 6 ? 105 : parts > 4 ? 126 : parts > 2 ? 120 : 132;
+    static const size_t blocks[] = {132, 132, 117, 120, 110, 102, 105, 120};
+
+    return blocks[parts < 1 ? 0 : parts > 8 ? 7 : parts - 1];
 }
 
 /* Parts of the sum over [in], as is fastest on 132 multiprocessors: as many as are
